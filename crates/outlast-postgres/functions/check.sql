@@ -1,0 +1,84 @@
+-- What emit refuses, each with an error code of its own. Nothing is written before these passed.
+
+-- What an event is called and whose it is.
+create or replace function outlast._check_envelope(
+  type text, tenant text, key text, dedup text, version int, content_type text) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+  if type is null or type !~ '^[a-z0-9._/-]{1,100}$' then
+    raise exception 'event type % is not 1 to 100 of a-z 0-9 . _ / -', quote_nullable(left(type, 120)) using errcode = 'OL005';
+  end if;
+  if tenant is null or length(tenant) > 200 or tenant ~ '[[:cntrl:]]' then
+    raise exception 'emit %: tenant is null, longer than 200 characters, or has control characters', type using errcode = 'OL005';
+  end if;
+  if length(key) > 500 or length(dedup) > 500 then
+    raise exception 'emit %: a key is longer than 500 characters', type using errcode = 'OL005';
+  end if;
+  if version is null or version not between 1 and 32767 then
+    raise exception 'emit %: version % is not between 1 and 32767', type, version using errcode = 'OL005';
+  end if;
+  if content_type is null or content_type !~ '^[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}( *;[ -~]{0,200})?$' then
+    raise exception 'emit %: unknown content type %', type, quote_nullable(left(content_type, 120)) using errcode = 'OL005';
+  end if;
+end $$;
+
+-- The bytes: their size for all, their readability for JSON. They are checked, never changed.
+create or replace function outlast._check_payload(type text, content_type text, bytes bytea) returns void
+language plpgsql immutable parallel safe
+as $$
+declare
+  txt text;
+  bare text;
+  size int := octet_length(bytes);
+begin
+  if size > 262144 then
+    raise exception 'emit %: payload of % bytes is over the limit of 262144', type, size
+      using errcode = 'OL006', hint = 'store the content elsewhere and emit a reference to it';
+  end if;
+  if content_type !~ '^[^;]*[/+]json' then return; end if;
+  begin
+    txt := convert_from(bytes, 'UTF8');
+    -- Deeper than 100 no reader can be trusted with. Strings go first, then the innermost pairs, once a level.
+    if size > 200 and length(txt) - length(translate(txt, '[{', '')) > 100 then
+      bare := regexp_replace(regexp_replace(txt, '"(\\.|[^"\\])*"', '', 'g'), '[^][{}]', '', 'g');
+      for i in 1..100 loop
+        exit when bare = '';
+        bare := replace(replace(bare, '[]', ''), '{}', '');
+      end loop;
+      if bare <> '' then
+        raise exception 'emit %: JSON is deeper than 100 or its brackets do not match', type using errcode = 'OL007';
+      end if;
+    end if;
+    perform txt::json;
+  exception
+    when character_not_in_repertoire or untranslatable_character then
+      raise exception 'emit %: payload is not UTF-8', type using errcode = 'OL007';
+    when invalid_text_representation then
+      raise exception 'emit %: payload is not JSON: %', type, left(sqlerrm, 200) using errcode = 'OL007';
+  end;
+  if strpos(txt, '\u0000') > 0 and txt ~ '(^|[^\\])(\\\\)*\\u0000' then
+    raise exception 'emit %: JSON holds a NUL character (\u0000), which PostgreSQL text cannot', type using errcode = 'OL007';
+  end if;
+end $$;
+
+-- A caller's own event id: a v7 whose time lies where the log still has a place for it.
+create or replace function outlast._check_event_id(id uuid) returns void
+language plpgsql volatile
+as $$
+declare
+  at timestamptz;
+begin
+  if substr(id::text, 15, 1) <> '7' or substr(id::text, 20, 1) not in ('8', '9', 'a', 'b') then
+    raise exception 'event id % is not a version 7 UUID', id using errcode = 'OL008';
+  end if;
+  at := outlast._v7_time(id);
+  if at < outlast.clock() - interval '7 days' or at > outlast.clock() + interval '12 hours' then
+    raise exception 'event id % was minted at %, outside of the last 7 days', id, at using errcode = 'OL008';
+  end if;
+end $$;
+
+-- Digest rule 1.
+create or replace function outlast._digest(type text, content_type text, payload bytea) returns bytea
+language sql immutable parallel safe
+as $$ select sha256(convert_to(type, 'UTF8') || '\x00'::bytea || convert_to(content_type, 'UTF8') || '\x00'::bytea || payload) $$;

@@ -1,0 +1,221 @@
+-- The claim: one batch of the log for one consumer, under a fenced lease.
+
+-- What this batch has to end with, before anything of it is done.
+create or replace function outlast._batch_rows(b outlast._batch)
+returns table (slot smallint, id bigint, event_id uuid)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select s.slot, s.id, s.event_id
+    from outlast._consumer c
+    cross join lateral outlast._scan((b).a, (b).b, (b).lo, (b).hi, 2147483647, 9223372036854775807, c, array[(b).lane]) s
+    where c.id = (b).consumer;
+end $$;
+
+-- Which of these events this consumer has completed.
+create or replace function outlast._sealed(consumer int, ids uuid[]) returns setof uuid
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
+as $$
+declare
+  s smallint;
+begin
+  for s in select distinct outlast._inbox_slot(u) from unnest(ids) u loop
+    return query select p.event_id from outlast._processed_event p
+      where p.slot = s and p.consumer = _sealed.consumer and p.event_id = any (ids);
+  end loop;
+end $$;
+
+-- What is left of a batch: window - inbox - parked. Computed under the exclusive lease, in a statement after it.
+create or replace function outlast._left(b outlast._batch)
+returns table (slot smallint, id bigint, event_id uuid)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+  ids uuid[];
+  done uuid[];
+begin
+  if (b).events = 0 then return; end if;
+  select array_agg(r.event_id) into ids from outlast._batch_rows(b) r;
+  if ids is null then return; end if;
+  select array_agg(u) into done from (
+    select * from outlast._sealed((b).consumer, ids)
+    union
+    select p.event_id from outlast._parked p where p.consumer = (b).consumer and p.event_id = any (ids)) d (u);
+  if cardinality(done) >= cardinality(ids) then return; end if;
+  return query
+    select r.slot, r.id, r.event_id from outlast._batch_rows(b) r
+    where done is null or r.event_id <> all (done) order by r.id;
+end $$;
+
+-- The events themselves, one leaf at a time.
+create or replace function outlast._events(slots smallint[], ids bigint[]) returns setof outlast._event
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
+as $$
+declare
+  s smallint;
+  of_slot bigint[];
+begin
+  for s, of_slot in
+    select u.slot, array_agg(u.id order by u.id) from unnest(slots, ids) u (slot, id) group by u.slot order by min(u.id) loop
+    return query select e.* from outlast._event e
+      where e.slot = s and e.id >= of_slot[1] and e.id <= of_slot[cardinality(of_slot)] and e.id = any (of_slot)
+      order by e.id;
+  end loop;
+end $$;
+
+-- Writes what this process must find again after a failover (see _process), in the commit of what it let out.
+create or replace function outlast._remember(process uuid, seq bigint, nonce uuid, acked bigint) returns void
+language sql volatile
+as $$
+  insert into outlast._process (process, seq, nonce, written_at) values (process, seq, nonce, outlast.clock());
+  delete from outlast._process p where p.process = _remember.process and p.seq < acked
+$$;
+
+-- A new batch for each free lane that stands at the foremost common place, at most `n` events each.
+-- Takes its own tick when the window is used up. Answers no row when there is nothing, one row without a token when it
+-- only moved over events that are not this consumer's and there may be more.
+create or replace function outlast._claim(
+  consumer int, n int, max_bytes bigint, max_scan int, lease_ms int, max_lanes int,
+  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
+  holder text default null)
+returns setof outlast._claimed
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  c outlast._consumer;
+  here outlast._batch;
+  a outlast._tick;
+  b outlast._tick;
+  lanes int[];
+  seqs bigint[];
+  lo bigint;
+  up bigint;
+  scanned bigint := 0;
+  got outlast._found[];
+  at timestamptz;
+  only_moved outlast._claimed;
+begin
+  select * into c from outlast._consumer x where x.id = _claim.consumer;
+  if c.id is null then
+    raise exception 'consumer % is not registered', _claim.consumer using errcode = 'OL012';
+  end if;
+  if pg_is_in_recovery() then
+    raise exception 'a claim needs the primary; this server is a standby' using errcode = 'OL009';
+  end if;
+  perform outlast._check_running();
+  if c.state <> 'active' then return; end if;
+
+  -- Claimers of one lane take turns. An advisory lock, because a row lock would take a transaction id before the tick.
+  if c.ordered then
+    select array_agg(l) into lanes from generate_series(0, c.lanes - 1) l
+    where pg_try_advisory_xact_lock(outlast._lane_lock(c.id, l));
+    if lanes is null then return; end if;
+  else
+    perform pg_advisory_xact_lock(outlast._lane_lock(c.id, 0));
+    lanes := array[0];
+  end if;
+
+  -- Their progress, in a statement after the lock. Lanes at the same place are read together.
+  select array_agg(p.lane order by p.lane), array_agg(p.seq order by p.lane) into lanes, seqs
+  from (
+    select q.*, row_number() over (partition by (q.b).h, q.hi order by q.lane) as nth,
+           first_value((q.b).h) over w as h0, first_value(q.hi) over w as hi0
+    from (
+      select x.* from unnest(lanes) u (lane)
+      cross join lateral (
+        select * from outlast._batch x where x.consumer = c.id and x.lane = u.lane order by x.seq desc limit 1) x
+    ) q
+    where not c.ordered or not exists (
+      select from outlast._lease l where l.room = 'batch' and l.consumer = c.id and l.lane = q.lane)
+    window w as (order by q.hi, (q.b).h rows between unbounded preceding and unbounded following)
+  ) p
+  where (p.b).h = p.h0 and p.hi = p.hi0 and p.nth <= max_lanes;
+  if lanes is null then return; end if;
+  select * into here from outlast._batch x where x.consumer = c.id and x.lane = lanes[1] and x.seq = seqs[1];
+
+  if here.hi >= (here.b).hi then
+    if not outlast._beyond(here.b) then return; end if;
+    a := here.b;
+    b := outlast._tick(a);
+    lo := case when exists (select from outlast._stragglers(a, b)) then 0 else (a).hi end;
+  else
+    a := here.a;
+    b := here.b;
+    lo := here.hi;
+    if pg_current_xact_id_if_assigned() is not null then
+      raise exception 'a claim runs in a transaction of its own, which has written nothing before' using errcode = 'OL010';
+    end if;
+  end if;
+  up := lo;
+
+  -- A bounded piece of the window. Empty pieces are stepped over here, up to max_scan ids.
+  loop
+    lo := up;
+    up := least((b).hi, case when lo < (a).hi then (a).hi else lo + greatest(n * cardinality(lanes), 1000) end);
+    select array_agg(s order by s.id) into got
+    from outlast._scan(a, b, lo, up, n * cardinality(lanes), max_bytes, c, lanes) s;
+    if cardinality(got) > 0 then
+      -- A full page left some behind in the range: the batch ends with its last event.
+      if (got[cardinality(got)]).more then up := (got[cardinality(got)]).id; end if;
+      exit;
+    end if;
+    scanned := scanned + (up - lo);
+    exit when up >= (b).hi or scanned >= max_scan;
+  end loop;
+
+  if current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  at := outlast.clock();
+  insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at)
+  select c.id, l.lane, l.seq + 1, a, b, lo, up,
+         (select count(*) from unnest(got) g where g.lane = l.lane), at
+  from unnest(lanes, seqs) l (lane, seq);
+  -- The rows they replace go, unless they are still in flight.
+  delete from outlast._batch x using unnest(lanes, seqs) l (lane, seq)
+  where x.consumer = c.id and x.lane = l.lane and x.seq = l.seq
+    and not exists (select from outlast._lease y
+                    where y.room = 'batch' and y.consumer = c.id and y.lane = l.lane and y.seq = l.seq);
+  if got is null then
+    if up < (b).hi then return next only_moved; end if;
+    return;
+  end if;
+  if process is not null then
+    perform outlast._remember(process, seq, nonce, acked);
+  end if;
+  return query
+    with lease as (
+      insert into outlast._lease (token, room, consumer, lane, seq, process, holder, expires_at)
+      select gen_random_uuid(), 'batch', c.id, l.lane, l.seq + 1, _claim.process, _claim.holder,
+             at + make_interval(secs => lease_ms / 1000.0)
+      from unnest(lanes, seqs) l (lane, seq)
+      where exists (select from unnest(got) g where g.lane = l.lane)
+      returning token, lane
+    )
+    select l.token, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
+           e.causation_id, e.traceparent, e.headers, e.source, e.subject, e.aggregate_version, e.content_type,
+           e.codec_key, e.payload, e.emitted_at, 1, 0
+    from outlast._events((select array_agg(g.slot) from unnest(got) g), (select array_agg(g.id) from unnest(got) g)) e
+    join unnest(got) g on g.id = e.id
+    join lease l on l.lane = g.lane
+    order by e.id;
+end $$;
+
+-- Nobody claims while a person must look first.
+create or replace function outlast._check_running() returns void
+language plpgsql stable
+as $$
+declare
+  why text;
+begin
+  select h.stopped into why from outlast._house h;
+  if why is not null then
+    raise exception 'stopped: %', why using errcode = 'OL004';
+  end if;
+end $$;

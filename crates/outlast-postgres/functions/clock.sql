@@ -1,0 +1,52 @@
+-- The one clock. Leases and due times are decided by it, never by now(), which is the start of the caller's transaction.
+create or replace function outlast.clock() returns timestamptz
+language sql volatile parallel safe
+as $$ select clock_timestamp() $$;
+
+-- Which leaf of the log holds an event of this time (12 hours a slot).
+create or replace function outlast._log_slot(at timestamptz) returns smallint
+language sql immutable parallel safe
+as $$ select (floor(date_part('epoch', at) / 43200)::bigint % 16)::smallint $$;
+
+-- Which leaf of the inbox holds an event of this id: by the milliseconds inside the v7 id (3 days a slot).
+create or replace function outlast._inbox_slot(id uuid) returns smallint
+language sql immutable parallel safe
+as $$ select ((('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint / 259200000) % 16)::smallint $$;
+
+-- The time inside a v7 id, to the millisecond.
+create or replace function outlast._v7_time(id uuid) returns timestamptz
+language sql immutable parallel safe
+as $$ select to_timestamp(('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint / 1000.0) $$;
+
+-- The leaves of the log that hold events emitted between two times, oldest first. An hour on both sides covers a
+-- clock that was set; from 15 slots on it is all of them.
+create or replace function outlast._log_slots(since timestamptz, until timestamptz) returns smallint[]
+language plpgsql immutable parallel safe
+as $$
+declare
+  last bigint := floor(date_part('epoch', until + interval '1 hour') / 43200);
+  first bigint := case when since = '-infinity' then last - 15
+                  else floor(date_part('epoch', since - interval '1 hour') / 43200) end;
+begin
+  return array(select (s % 16)::smallint from generate_series(greatest(first, last - 15), last) s order by s);
+end $$;
+
+-- A v7 id minted from a time of our clock.
+create or replace function outlast._v7(at timestamptz) returns uuid
+language plpgsql volatile parallel safe
+as $$
+declare
+  b bytea := uuid_send(gen_random_uuid());
+begin
+  b := overlay(b placing substring(int8send(floor(date_part('epoch', at) * 1000)::bigint) from 3) from 1);
+  return encode(set_byte(b, 6, (get_byte(b, 6) & 15) | 112), 'hex')::uuid;
+end $$;
+
+-- The advisory lock of a lease, and of a consumer's lane.
+create or replace function outlast._lease_lock(token uuid) returns bigint
+language sql immutable parallel safe
+as $$ select uuid_hash_extended(token, 7305) $$;
+
+create or replace function outlast._lane_lock(consumer int, lane int) returns bigint
+language sql immutable parallel safe
+as $$ select hashint8extended(consumer::bigint << 32 | lane, 7306) $$;

@@ -1,0 +1,117 @@
+-- The seal: one completion per (event, consumer), in the transaction of the handler's own effects.
+
+-- The event of a batch, if it is one of its events; else OL003. Also refuses what this consumer has parked: a handler
+-- that was given up at its deadline cannot seal what the retry now owns.
+create or replace function outlast._in_batch(l outlast._lease, id uuid) returns outlast._found
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+  b outlast._batch;
+  f outlast._found;
+  leaf smallint := outlast._log_slot(outlast._v7_time(id));
+  n int;
+begin
+  select * into strict b from outlast._batch x
+  where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
+  select c.lanes into strict n from outlast._consumer c where c.id = (l).consumer;
+  -- The id's own time names the leaf, unless a caller minted the id: then all leaves are asked.
+  select e.slot, e.id, e.event_id into f.slot, f.id, f.event_id
+  from outlast._event e
+  join outlast._consumer_type t on t.consumer = b.consumer and t.type = e.type
+  where e.slot = leaf and e.event_id = _in_batch.id and e.id > b.lo and e.id <= b.hi
+    and pg_visible_in_snapshot(e.xid, (b.b).snap) and not pg_visible_in_snapshot(e.xid, (b.a).snap)
+    and outlast._lane(e.key, e.id, n) = b.lane;
+  if f.id is null then
+    select e.slot, e.id, e.event_id into f.slot, f.id, f.event_id
+    from outlast._event e
+    join outlast._consumer_type t on t.consumer = b.consumer and t.type = e.type
+    where e.event_id = _in_batch.id and e.id > b.lo and e.id <= b.hi
+      and pg_visible_in_snapshot(e.xid, (b.b).snap) and not pg_visible_in_snapshot(e.xid, (b.a).snap)
+      and outlast._lane(e.key, e.id, n) = b.lane;
+  end if;
+  if f.id is null then
+    raise exception 'event % is not in the claim %', id, (l).token using errcode = 'OL003';
+  end if;
+  return f;
+end $$;
+
+-- Completes one event. The last statement of the caller's transaction; raises, so that a COMMIT after it is impossible:
+-- OL001 the lease is lost, OL002 it is sealed already, OL003 it is not in this claim.
+create or replace function outlast.complete(token uuid, id uuid, outcome text default 'done', reason text default null)
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+begin
+  if complete.outcome is null or complete.outcome not in ('done', 'skipped') then
+    raise exception 'complete %: outcome % is not done or skipped', id, quote_nullable(complete.outcome) using errcode = 'OL005';
+  end if;
+  l := outlast._prove(complete.token);
+  perform outlast._guard(l.expires_at);
+  if l.room = 'batch' then
+    perform outlast._in_batch(l, complete.id);
+    if exists (select from outlast._parked p where p.consumer = l.consumer and p.event_id = complete.id) then
+      raise exception 'event % is parked: a later try owns it', complete.id using errcode = 'OL003';
+    end if;
+  elsif l.room = 'parked' and l.event_id = complete.id then
+    delete from outlast._parked p
+    where p.consumer = l.consumer and p.event_id = complete.id and p.token = l.token;
+    if not found then
+      raise exception 'event % is not in the claim %', complete.id, complete.token using errcode = 'OL003';
+    end if;
+  else
+    raise exception 'event % is not in the claim %', complete.id, complete.token using errcode = 'OL003';
+  end if;
+  insert into outlast._processed_event (event_id, at, consumer, slot, outcome, reason)
+  values (complete.id, outlast.clock(), l.consumer, outlast._inbox_slot(complete.id),
+          left(complete.outcome, 1)::"char", outlast._clean(complete.reason))
+  on conflict do nothing;
+  if not found then
+    raise exception 'event % was already sealed', complete.id using errcode = 'OL002';
+  end if;
+end $$;
+
+-- Completes many events of one claim: one statement, plain inserts (a conflict costs 1.4 times as much to tolerate, so
+-- only a batch that was reclaimed, or a flush that is repeated, says so). Answers how many it wrote.
+create or replace function outlast._seal(token uuid, ids uuid[], repeated boolean default false) returns int
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease := outlast._prove(_seal.token);
+  n int;
+begin
+  perform outlast._guard(l.expires_at);
+  if l.room = 'parked' then
+    perform outlast.complete(_seal.token, u) from unnest(ids) u;
+    return cardinality(ids);
+  end if;
+  if exists (select from outlast._parked p where p.consumer = l.consumer and p.event_id = any (ids)) then
+    raise exception 'an event of the claim % is parked: a later try owns it', _seal.token using errcode = 'OL003';
+  end if;
+  if repeated then
+    insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
+    select u, outlast.clock(), l.consumer, outlast._inbox_slot(u), 'd' from unnest(ids) u
+    on conflict do nothing;
+  else
+    insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
+    select u, outlast.clock(), l.consumer, outlast._inbox_slot(u), 'd' from unnest(ids) u;
+  end if;
+  get diagnostics n = row_count;
+  return n;
+end $$;
+
+-- Marks events of a reclaimed batch as about to start: one row a flush, committed before they start.
+create or replace function outlast._start(token uuid, ids uuid[]) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+begin
+  perform outlast._prove(_start.token);
+  insert into outlast._started (token, seq, ids)
+  select _start.token, coalesce(max(s.seq), 0) + 1, _start.ids from outlast._started s where s.token = _start.token;
+end $$;

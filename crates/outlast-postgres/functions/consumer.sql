@@ -1,0 +1,186 @@
+-- Consumers: registration by the code that is one, state by its operators, and the door for other languages.
+
+-- Registers a consumer, or the types it did not have yet. Its start is a tick: nothing that committed before counts for
+-- 'now', everything still in the log does for 'earliest'. A type added later counts from its own registration on.
+-- Runs in a transaction of its own. Answers the id and the number of lanes that counts.
+create or replace function outlast._register(
+  name text, types text[], start text default 'now', ordered boolean default false, lane_count int default 16,
+  owner text default null, attempts int default 8)
+returns table (id int, lanes int, state text, reason text)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  c outlast._consumer;
+  t outlast._tick;
+  added text[];
+begin
+  if name is null or name !~ '^[a-z0-9._/-]{1,100}$' then
+    raise exception 'consumer % is not 1 to 100 of a-z 0-9 . _ / -', quote_nullable(left(name, 120)) using errcode = 'OL005';
+  end if;
+  if coalesce(cardinality(types), 0) = 0 then
+    raise exception 'consumer % has no event type', name using errcode = 'OL005';
+  end if;
+  perform outlast._check_envelope(u, '', null, null, 1, 'application/json') from unnest(types) u;
+  perform pg_advisory_xact_lock(hashtextextended('consumer ' || name, 7308));
+  select * into c from outlast._consumer x where x.name = _register.name;
+  if c.id is null then
+    t := outlast._tick(outlast._tick_zero());
+    if start = 'earliest' then t := outlast._tick_zero(); end if;
+    insert into outlast._consumer as x (name, ordered, lanes, start, owner, attempts, created_at)
+    values (_register.name, _register.ordered, case when _register.ordered then _register.lane_count else 1 end,
+            _register.start, _register.owner, _register.attempts, outlast.clock())
+    returning * into c;
+    insert into outlast._consumer_type (consumer, type) select distinct c.id, u from unnest(types) u;
+    insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at)
+    select c.id, l, 0, t, t, (t).hi, (t).hi, 0, outlast.clock() from generate_series(0, c.lanes - 1) l;
+  else
+    if c.ordered <> ordered then
+      raise exception 'consumer % is registered as %', name, case when c.ordered then 'ordered' else 'not ordered' end
+        using errcode = 'OL005', hint = 'order is part of what a consumer is: give the other kind another name';
+    end if;
+    -- In one order with claims: a claim sees either none of a new type or all that counts.
+    perform pg_advisory_xact_lock(outlast._lane_lock(c.id, l)) from generate_series(0, c.lanes - 1) l;
+    added := array(select distinct u from unnest(types) u
+                   where not exists (select from outlast._consumer_type y where y.consumer = c.id and y.type = u));
+    if cardinality(added) > 0 then
+      insert into outlast._consumer_type (consumer, type, since)
+      select c.id, u, case when c.start = 'now' then pg_current_snapshot() end from unnest(added) u;
+    end if;
+    update outlast._consumer x set owner = coalesce(_register.owner, x.owner), attempts = _register.attempts
+    where x.id = c.id and (x.owner, x.attempts) is distinct from (coalesce(_register.owner, x.owner), _register.attempts);
+  end if;
+  return query select c.id, c.lanes, c.state, c.reason;
+end $$;
+
+-- A deploy never un-pauses: only this does.
+create or replace function outlast.pause(consumer text, reason text) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update outlast._consumer c set state = 'paused', reason = outlast._clean(pause.reason)
+  where c.name = pause.consumer and c.state in ('active', 'paused');
+  if not found then
+    raise exception 'consumer % is not registered', quote_nullable(pause.consumer) using errcode = 'OL012';
+  end if;
+end $$;
+
+create or replace function outlast.resume(consumer text) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update outlast._consumer c set state = 'active', reason = null
+  where c.name = resume.consumer and c.state in ('active', 'paused');
+  if not found then
+    raise exception 'consumer % is not registered', quote_nullable(resume.consumer) using errcode = 'OL012';
+  end if;
+end $$;
+
+-- For other languages: a consumer with these types. From Rust the worker does it.
+create or replace function outlast.register(consumer text, types text[], start text default 'now') returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform outlast._register(register.consumer, register.types, register.start);
+end $$;
+
+-- The claim for any language. Commits at once; no row means nothing is due. Work of a lapsed lease comes first, then
+-- what waits for another try, then new events.
+create or replace function outlast.claim(
+  kind text, name text, n int default 1, lease_ms int default 15000, holder text default null)
+returns table (token uuid, id uuid, key text, tenant text, attempt int, version int, payload bytea, content_type text)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  c int;
+  got outlast._claimed[];
+begin
+  if kind is distinct from 'event' then
+    raise exception 'claim: kind % is not event', quote_nullable(kind) using errcode = 'OL005';
+  end if;
+  if n is null or n not between 1 and 1000 then
+    raise exception 'claim: n of % is not between 1 and 1000', n using errcode = 'OL005';
+  end if;
+  perform outlast._check_lease_ms(lease_ms);
+  select x.id into c from outlast._consumer x where x.name = claim.name;
+  if c is null then
+    raise exception 'consumer % is not registered', quote_nullable(claim.name) using errcode = 'OL012';
+  end if;
+  -- The first two take a transaction id only when they find something; then there is no tick after them.
+  got := array(select r from outlast._reclaim(c, lease_ms, 1, holder => claim.holder) r);
+  if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
+    got := array(select r from outlast._claim_parked(c, n, lease_ms, null, null, holder => claim.holder) r);
+  end if;
+  if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
+    got := array(select r from outlast._claim(c, n, 4194304, 10000, lease_ms, 1, holder => claim.holder) r
+                 where r.token is not null);
+  end if;
+  -- What this holder has sealed completely ends here: a caller in SQL has no other moment for it.
+  if holder is not null then
+    perform outlast._finish_sealed(c, holder);
+  end if;
+  return query
+    select g.token, g.event_id, g.key, g.tenant, g.attempt, g.schema_version, g.payload, g.content_type
+    from unnest(got) g;
+end $$;
+
+create or replace function outlast._finish_sealed(consumer int, holder text) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+begin
+  for l in select * from outlast._lease x
+           where x.consumer = _finish_sealed.consumer and x.holder = _finish_sealed.holder
+           for update skip locked loop
+    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+    if (l.room = 'batch' and not exists (
+          select from outlast._batch x cross join lateral outlast._left(x) f
+          where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq))
+      or (l.room = 'parked' and not exists (
+          select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token)) then
+      perform outlast._end(l);
+    end if;
+  end loop;
+end $$;
+
+-- The one poller of the database: a lease, not a session lock, so that it works behind a pooler.
+create or replace function outlast._elect(process uuid, token uuid, lease_ms int) returns uuid
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  mine uuid;
+begin
+  update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
+  where l.token = _elect.token and l.room = 'poller' returning l.token into mine;
+  if mine is not null then return mine; end if;
+  if not pg_try_advisory_xact_lock(7309) then return null; end if;
+  delete from outlast._lease l
+  where l.room = 'poller' and (l.expires_at < outlast.clock() or l.expires_at > outlast.clock() + interval '6 minutes');
+  insert into outlast._lease (token, room, process, expires_at)
+  values (gen_random_uuid(), 'poller', _elect.process, outlast.clock() + make_interval(secs => lease_ms / 1000.0))
+  on conflict do nothing
+  returning token into mine;
+  return mine;
+end $$;
+
+-- Where am I: what a process asks on each new connection.
+create or replace function outlast._where(process uuid, seq bigint, nonce uuid)
+returns table (deployment text, database_is_ours boolean, xids_are_ours boolean, remembered boolean, stopped text, standby boolean)
+language sql stable
+as $$
+  select h.deployment,
+         h.database_oid = (select d.oid from pg_catalog.pg_database d where d.datname = current_database()),
+         (select m.own_xid = m.xmin::text::bigint from outlast._marker m),
+         _where.seq = 0 or exists (select from outlast._process p
+           where p.process = _where.process and p.seq = _where.seq and p.nonce = _where.nonce),
+         h.stopped, pg_is_in_recovery()
+  from outlast._house h
+$$;

@@ -1,0 +1,146 @@
+-- The public door of the log. One statement of the caller's own transaction; durable when that commits, gone when it
+-- does not. Exactly the given bytes are stored and delivered. Never notifies: that would serialise commits.
+create or replace function outlast.emit(
+  type text, payload text default null, key text default null, tenant text default '', dedup text default null,
+  version int default 1, event_id uuid default null, source text default null, subject text default null,
+  aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
+  causation_id uuid default null, traceparent text default null, headers jsonb default null, bytes bytea default null,
+  content_type text default 'application/json', codec_key text default null)
+returns table (id uuid, new boolean, conflict boolean, expired boolean, first_digest bytea, xid xid8)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  _bytes bytea := emit.bytes;
+  _digest bytea;
+  _first record;
+  _at timestamptz;
+  _log_id bigint;
+begin
+  perform outlast._check_envelope(emit.type, emit.tenant, emit.key, emit.dedup, emit.version, emit.content_type);
+  if (emit.payload is null) = (emit.bytes is null) then
+    raise exception 'emit %: give either payload or bytes', emit.type using errcode = 'OL005';
+  end if;
+  if _bytes is null then _bytes := convert_to(emit.payload, 'UTF8'); end if;
+  perform outlast._check_payload(emit.type, emit.content_type, _bytes);
+
+  xid := pg_current_xact_id();                   -- before the id is drawn: windows depend on it
+  expired := false;
+  conflict := false;
+
+  if emit.event_id is not null then
+    perform outlast._check_event_id(emit.event_id);
+    -- Two writers of one id take turns, so the second one sees what the first one decided.
+    perform pg_advisory_xact_lock(uuid_hash_extended(emit.event_id, 7307));
+    select e.type, e.payload, e.xid into _first from outlast._event e where e.event_id = emit.event_id;
+    if found then
+      id := emit.event_id;
+      new := false;
+      conflict := _first.type <> emit.type or _first.payload <> _bytes;
+      first_digest := outlast._digest(_first.type, emit.content_type, _first.payload);
+      xid := _first.xid;
+      return next;
+      return;
+    end if;
+  end if;
+
+  _log_id := nextval('outlast._event_id');
+  _at := outlast.clock();                        -- after the id is drawn: readers choose leaves by it
+  id := coalesce(emit.event_id, outlast._v7(_at));
+
+  if emit.dedup is not null then
+    _digest := outlast._digest(emit.type, emit.content_type, _bytes);
+    -- Two statements, not one: a key that commits while we wait is invisible to the statement that waited.
+    insert into outlast._dedup as d (tenant, type, key, rule, digest, event_id, taken_at)
+    values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)
+    on conflict do nothing;
+    if not found then
+      select d.digest, d.event_id, d.taken_at into strict _first
+      from outlast._dedup d
+      where d.tenant = emit.tenant and d.type = emit.type and d.key = emit.dedup;
+      id := _first.event_id;
+      new := false;
+      expired := _first.taken_at < _at - interval '30 days';
+      conflict := not expired and _first.digest <> _digest;
+      first_digest := _first.digest;
+      return next;
+      return;
+    end if;
+    first_digest := _digest;
+  end if;
+
+  insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, aggregate_version, correlation_id,
+    causation_id, type, tenant, key, source, subject, actor, traceparent, content_type, codec_key, headers, payload)
+  values (outlast._log_slot(_at), emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version,
+    emit.correlation_id, emit.causation_id, emit.type, emit.tenant, emit.key, emit.source, emit.subject, emit.actor,
+    emit.traceparent, emit.content_type, emit.codec_key, emit.headers, _bytes);
+  new := true;
+  return next;
+end $$;
+
+-- The same for a caller that has jsonb at hand. Key order and number spelling are then jsonb's, not the caller's.
+create or replace function outlast.emit(
+  type text, payload jsonb, key text default null, tenant text default '', dedup text default null,
+  version int default 1, event_id uuid default null, source text default null, subject text default null,
+  aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
+  causation_id uuid default null, traceparent text default null, headers jsonb default null,
+  codec_key text default null)
+returns table (id uuid, new boolean, conflict boolean, expired boolean, first_digest bytea, xid xid8)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return query select * from outlast.emit(type => emit.type, payload => emit.payload::text, key => emit.key,
+    tenant => emit.tenant, dedup => emit.dedup, version => emit.version, event_id => emit.event_id,
+    source => emit.source, subject => emit.subject, aggregate_version => emit.aggregate_version, actor => emit.actor,
+    correlation_id => emit.correlation_id, causation_id => emit.causation_id, traceparent => emit.traceparent,
+    headers => emit.headers, codec_key => emit.codec_key);
+end $$;
+
+-- Many events of one type in one statement, in the order of the arrays.
+create or replace function outlast.emit_all(
+  type text, payloads text[], keys text[] default null, tenant text default '', version int default 1,
+  source text default null, actor text default null, correlation_id uuid default null,
+  causation_id uuid default null, traceparent text default null)
+returns table (ord int, id uuid, xid xid8)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  _xid xid8;
+  _n int := coalesce(cardinality(emit_all.payloads), 0);
+  _payload text;
+  _ids bigint[];
+  _at timestamptz;
+begin
+  if emit_all.keys is not null and cardinality(emit_all.keys) <> _n then
+    raise exception 'emit_all %: % payloads and % keys', emit_all.type, _n, cardinality(emit_all.keys) using errcode = 'OL005';
+  end if;
+  perform outlast._check_envelope(emit_all.type, emit_all.tenant, k, null, emit_all.version, 'application/json')
+  from unnest(coalesce(emit_all.keys, array[null::text])) k;
+  foreach _payload in array emit_all.payloads loop
+    if _payload is null then
+      raise exception 'emit_all %: a payload is null', emit_all.type using errcode = 'OL005';
+    end if;
+    perform outlast._check_payload(emit_all.type, 'application/json', convert_to(_payload, 'UTF8'));
+  end loop;
+  _xid := pg_current_xact_id();
+  -- The ids are drawn first and the time is read after the last of them, for all.
+  _ids := array(select nextval('outlast._event_id') from generate_series(1, _n));
+  _at := outlast.clock();
+  return query
+    with given as (
+      select u.ord::int as ord, u.log_id, u.payload, u.key, outlast._v7(_at) as event_id
+      from unnest(_ids, emit_all.payloads, emit_all.keys) with ordinality u (log_id, payload, key, ord)
+    ), written as (
+      insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, correlation_id, causation_id,
+        type, tenant, key, source, actor, traceparent, content_type, payload)
+      select outlast._log_slot(_at), emit_all.version, g.log_id, _xid, g.event_id, _at, emit_all.correlation_id,
+        emit_all.causation_id, emit_all.type, emit_all.tenant, g.key, emit_all.source, emit_all.actor,
+        emit_all.traceparent, 'application/json', convert_to(g.payload, 'UTF8')
+      from given g order by g.ord
+    )
+    select g.ord, g.event_id, _xid from given g order by g.ord;
+end $$;

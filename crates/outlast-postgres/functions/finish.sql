@@ -1,0 +1,130 @@
+-- How a batch ends: only here, only by what the tables say. What a handler returned is not believed.
+
+-- Ends the batches of these tokens. Waits for every open seal under them; then, in a new statement, parks what is
+-- neither sealed nor parked, deletes the lease and the batch row that nobody needs any more, in one commit.
+-- Answers how many events of each were left over; a token that is gone gets no row.
+create or replace function outlast._finish(
+  tokens uuid[], process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null)
+returns table (token uuid, leftovers int)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+  t uuid;
+begin
+  foreach t in array array(select u from unnest(tokens) u order by u) loop
+    l := outlast._take(t);
+    if l.token is null then continue; end if;
+    token := t;
+    leftovers := outlast._end(l);
+    return next;
+  end loop;
+  if process is not null then
+    perform outlast._remember(process, seq, nonce, acked);
+  end if;
+end $$;
+
+-- The end of one lease that this transaction has taken.
+create or replace function outlast._end(l outlast._lease) returns int
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  b outlast._batch;
+  n int := 0;
+begin
+  if (l).room = 'batch' then
+    select * into strict b from outlast._batch x
+    where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
+    n := outlast._park(
+      (l).consumer, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
+      'unsealed', 'the handler returned and neither sealed nor failed it');
+    delete from outlast._batch x
+    where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq
+      and exists (select from outlast._batch y where y.consumer = b.consumer and y.lane = b.lane and y.seq > b.seq);
+    delete from outlast._started s where s.token = (l).token;
+  elsif (l).room = 'parked' then
+    -- Inbox first: sealed and parked may have committed side by side, and then it is done.
+    delete from outlast._parked p
+    where p.consumer = (l).consumer and p.event_id = (l).event_id
+      and exists (select from outlast._sealed((l).consumer, array[(l).event_id]));
+    update outlast._parked p
+    set token = null, class = 'unsealed', failures = p.failures + 1, changed_at = outlast.clock(),
+        reason = 'the handler returned and neither sealed nor failed it',
+        state = case when p.failures + 1 >= c.attempts then 'quarantined' else 'retry' end,
+        next_at = case when p.failures + 1 < c.attempts then outlast.clock() + outlast._backoff(p.failures + 1) end
+    from outlast._consumer c
+    where c.id = p.consumer and p.consumer = (l).consumer and p.event_id = (l).event_id and p.token = (l).token;
+    get diagnostics n = row_count;
+  end if;
+  delete from outlast._lease x where x.token = (l).token;
+  return n;
+end $$;
+
+-- Takes over batches of this consumer whose lease lapsed. The ids that were marked as started and are unsealed are
+-- suspects: from the second reclaim on they leave the batch and run alone. The rest is handed out under a new token.
+create or replace function outlast._reclaim(
+  consumer int, lease_ms int, batches int,
+  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
+  holder text default null)
+returns setof outlast._claimed
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+  b outlast._batch;
+  suspects uuid[];
+  rest outlast._found[];
+  fresh uuid;
+  remembered boolean := process is null;
+begin
+  perform outlast._check_running();
+  for l in
+    select * from outlast._lease x
+    where x.room = 'batch' and x.consumer = _reclaim.consumer
+      and (x.expires_at < outlast.clock() or x.expires_at > outlast.clock() + interval '5 minutes 1 second')
+    order by x.expires_at
+    limit batches
+    for update skip locked
+  loop
+    -- Row first, then the advisory lock, and only for rows we got; a seal in progress keeps its batch.
+    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+    select * into strict b from outlast._batch x
+    where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq;
+    select array_agg(row(f.slot, f.id, f.event_id, null, null, null)::outlast._found order by f.id) into rest
+    from outlast._left(b) f;
+    if l.reclaims > 0 and rest is not null then
+      select array_agg(f.event_id) into suspects
+      from unnest(rest) f
+      where f.event_id in (select unnest(s.ids) from outlast._started s where s.token = l.token);
+      if suspects is not null then
+        perform outlast._park(l.consumer,
+          array(select f from unnest(rest) f where f.event_id = any (suspects)), 'crashed',
+          'the worker died while this event ran');
+        select array_agg(f order by f.id) into rest from unnest(rest) f where f.event_id <> all (suspects);
+      end if;
+    end if;
+    if rest is null then
+      perform outlast._end(l);
+      continue;
+    end if;
+    fresh := gen_random_uuid();
+    delete from outlast._started s where s.token = l.token;
+    delete from outlast._lease x where x.token = l.token;
+    insert into outlast._lease (token, room, consumer, lane, seq, reclaims, process, holder, expires_at)
+    values (fresh, 'batch', l.consumer, l.lane, l.seq, l.reclaims + 1, _reclaim.process, _reclaim.holder,
+            outlast.clock() + make_interval(secs => lease_ms / 1000.0));
+    if not remembered then
+      perform outlast._remember(process, seq, nonce, acked);
+      remembered := true;
+    end if;
+    return query
+      select fresh, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
+             e.causation_id, e.traceparent, e.headers, e.source, e.subject, e.aggregate_version, e.content_type,
+             e.codec_key, e.payload, e.emitted_at, 2 + l.reclaims, 1 + l.reclaims
+      from outlast._events(array(select f.slot from unnest(rest) f), array(select f.id from unnest(rest) f)) e
+      order by e.id;
+  end loop;
+end $$;

@@ -1,0 +1,131 @@
+-- The lease: who owns what is in flight. A writer under a lease proves it in the transaction that commits; whoever ends
+-- a lease takes the row first and then the advisory lock, both exclusively.
+
+-- Proves a token to the end of this transaction, in every isolation level, and answers whose it is.
+-- READ COMMITTED: a shared advisory lock, then a read in the next statement. A plain read alone would let a stale
+-- runner commit; `for share` would block renewal. Above READ COMMITTED the snapshot is older than the lock, so the row
+-- itself is locked: a reclaimed one then fails with 40001.
+create or replace function outlast._prove(token uuid) returns outlast._lease
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+begin
+  if current_setting('transaction_isolation') = 'read committed' then
+    perform pg_advisory_xact_lock_shared(outlast._lease_lock(_prove.token));
+    select * into l from outlast._lease x where x.token = _prove.token;
+  else
+    select * into l from outlast._lease x where x.token = _prove.token for key share;
+  end if;
+  if l.token is null then
+    raise exception 'lease % is lost: somebody newer owns its work', _prove.token using errcode = 'OL001';
+  end if;
+  return l;
+end $$;
+
+-- Takes a lease exclusively, waiting for every open seal under it; null when it is gone.
+create or replace function outlast._take(token uuid) returns outlast._lease
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+begin
+  select * into l from outlast._lease x where x.token = _take.token for update;
+  if l.token is not null then
+    perform pg_advisory_xact_lock(outlast._lease_lock(_take.token));
+  end if;
+  return l;
+end $$;
+
+-- A transaction that seals may neither commit asynchronously nor stay open far beyond its lease.
+create or replace function outlast._guard(expires_at timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  rest_ms bigint := greatest(1000, (extract(epoch from expires_at - outlast.clock()) * 1000)::bigint);
+  rest interval := make_interval(secs => rest_ms / 1000.0);
+  which text;
+  was interval;
+begin
+  if current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  foreach which in array case when current_setting('server_version_num')::int >= 170000
+    then array['idle_in_transaction_session_timeout', 'transaction_timeout']
+    else array['idle_in_transaction_session_timeout'] end loop
+    was := current_setting(which)::interval;
+    if was = interval '0' or was > rest then
+      perform set_config(which, rest_ms::text, true);
+    end if;
+  end loop;
+end $$;
+
+-- The shared lock without a seal, for handlers with several transactions. In a savepoint that is rolled back it
+-- protects nothing.
+create or replace function outlast.fence(token uuid) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform outlast._prove(token);
+end $$;
+
+-- Moves the end of a lease to lease_ms from now.
+create or replace function outlast.renew(token uuid, lease_ms int default 15000) returns timestamptz
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  until timestamptz;
+begin
+  perform outlast._check_lease_ms(lease_ms);
+  update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
+  where l.token = renew.token
+  returning l.expires_at into until;
+  if until is null then
+    raise exception 'lease % is lost: somebody newer owns its work', renew.token using errcode = 'OL001';
+  end if;
+  return until;
+end $$;
+
+-- Renews many leases; answers those that still exist.
+create or replace function outlast._renew_all(tokens uuid[], lease_ms int) returns setof uuid
+language sql volatile
+as $$
+  update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
+  where l.token = any (tokens)
+  returning l.token
+$$;
+
+create or replace function outlast._check_lease_ms(lease_ms int) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+  if lease_ms is null or lease_ms not between 100 and 300000 then
+    raise exception 'a lease of % ms is not between 100 ms and 5 minutes', lease_ms using errcode = 'OL005';
+  end if;
+end $$;
+
+-- Gives work back without a charge: the lease lapses now, the ids still running are marked as started.
+create or replace function outlast._hand_back(token uuid, running uuid[]) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease := outlast._take(_hand_back.token);
+begin
+  if l.token is null then return; end if;
+  if l.room = 'parked' then
+    update outlast._parked p set token = null where p.token = l.token;
+    delete from outlast._lease x where x.token = l.token;
+    return;
+  end if;
+  if cardinality(running) > 0 then
+    insert into outlast._started (token, seq, ids)
+    select l.token, coalesce(max(s.seq), 0) + 1, running from outlast._started s where s.token = l.token;
+  end if;
+  update outlast._lease x set expires_at = outlast.clock() where x.token = l.token;
+end $$;

@@ -1,0 +1,185 @@
+-- Parked: what a consumer could not complete yet, as whole copies. Only failures touch these mutable rows.
+
+-- Full jitter: anything between nothing and 1 s, 2 s, 4 s .. 10 minutes.
+create or replace function outlast._backoff(failures int) returns interval
+language sql volatile parallel safe
+as $$ select make_interval(secs => random() * least(600, power(2, least(greatest(failures, 1), 11) - 1))) $$;
+
+-- Text from outside is hostile: control characters go, the rest is cut.
+create or replace function outlast._clean(txt text) returns text
+language sql immutable parallel safe
+as $$ select left(regexp_replace(txt, '[\x01-\x08\x0b-\x1f\x7f]', '', 'g'), 4096) $$;
+
+-- Copies events of the log to parked for one consumer, charged, due after backoff (suspects at once).
+create or replace function outlast._park(consumer int, events outlast._found[], class text, reason text) returns int
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  n int;
+  at timestamptz := outlast.clock();
+begin
+  if cardinality(events) = 0 then return 0; end if;
+  insert into outlast._parked (consumer, event_id, log_id, state, class, failures, crashes, reason, signature, next_at,
+    parked_at, changed_at, schema_version, emitted_at, aggregate_version, correlation_id, causation_id, type, tenant,
+    key, source, subject, actor, traceparent, content_type, codec_key, headers, payload)
+  select _park.consumer, e.event_id, e.id, 'retry', _park.class, 1, case when _park.class = 'crashed' then 1 else 0 end,
+    _park.reason, outlast._signature(e.type, _park.class, _park.reason),
+    case when _park.class = 'crashed' then at else at + outlast._backoff(1) end,
+    at, at, e.schema_version, e.emitted_at, e.aggregate_version, e.correlation_id, e.causation_id, e.type, e.tenant,
+    e.key, e.source, e.subject, e.actor, e.traceparent, e.content_type, e.codec_key, e.headers, e.payload
+  from outlast._events(array(select f.slot from unnest(events) f), array(select f.id from unnest(events) f)) e
+  on conflict do nothing;
+  get diagnostics n = row_count;
+  return n;
+end $$;
+
+-- Alike failures share a signature: the type, the class, and the reason without its numbers and ids.
+create or replace function outlast._signature(type text, class text, reason text) returns text
+language sql immutable parallel safe
+as $$ select left(encode(sha256(convert_to(type || ' ' || class || ' ' ||
+        regexp_replace(coalesce(reason, ''), '[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+', '#', 'g'), 'UTF8')), 'hex'), 12) $$;
+
+-- Claims due parked events, each under a lease of its own. An event whose worker died is charged; the third such
+-- death quarantines it. `types` and `versions` say what this process can take: what waited for that wakes.
+create or replace function outlast._claim_parked(
+  consumer int, n int, lease_ms int, types text[], versions int[],
+  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
+  holder text default null)
+returns setof outlast._claimed
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  p outlast._parked;
+  fresh uuid;
+  at timestamptz := outlast.clock();
+  remembered boolean := process is null;
+begin
+  perform outlast._check_running();
+  if not exists (select from outlast._consumer c where c.id = _claim_parked.consumer and c.state = 'active') then
+    return;
+  end if;
+  update outlast._parked w set state = 'retry', next_at = at, changed_at = at
+  where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
+    and exists (select from unnest(types, versions) u (type, version)
+                where u.type = w.type and u.version >= w.schema_version);
+  for p in
+    select * from outlast._parked x
+    where x.consumer = _claim_parked.consumer and x.state = 'retry' and x.next_at <= at
+      and (x.token is null or not exists (select from outlast._lease l where l.token = x.token and l.expires_at >= at))
+      and (types is null or x.type = any (types))
+    order by x.next_at
+    limit n
+    for update skip locked
+  loop
+    if p.token is not null then
+      -- Its runner is gone. The lease is ended like any other: row, then advisory lock.
+      perform from outlast._lease l where l.token = p.token for update skip locked;
+      if found then
+        continue when not pg_try_advisory_xact_lock(outlast._lease_lock(p.token));
+      elsif exists (select from outlast._lease l where l.token = p.token) then
+        continue;
+      end if;
+      delete from outlast._lease l where l.token = p.token;
+      p.crashes := p.crashes + 1;
+      p.failures := p.failures + 1;
+      if p.crashes >= 3 then
+        update outlast._parked x set state = 'quarantined', class = 'crashed', crashes = p.crashes, failures = p.failures,
+          next_at = null, token = null, changed_at = at, reason = 'the worker was lost 3 times while this event ran'
+        where x.consumer = p.consumer and x.event_id = p.event_id;
+        continue;
+      end if;
+    end if;
+    if exists (select from outlast._sealed(p.consumer, array[p.event_id])) then
+      delete from outlast._parked x where x.consumer = p.consumer and x.event_id = p.event_id;
+      continue;
+    end if;
+    fresh := gen_random_uuid();
+    insert into outlast._lease (token, room, consumer, event_id, process, holder, expires_at)
+    values (fresh, 'parked', p.consumer, p.event_id, _claim_parked.process, _claim_parked.holder,
+            at + make_interval(secs => lease_ms / 1000.0));
+    update outlast._parked x set token = fresh, crashes = p.crashes, failures = p.failures, changed_at = at
+    where x.consumer = p.consumer and x.event_id = p.event_id;
+    if not remembered then
+      perform outlast._remember(process, seq, nonce, acked);
+      remembered := true;
+    end if;
+    return next row(fresh, p.event_id, p.log_id, p.type, p.schema_version::int, p.tenant, p.key, p.actor,
+      p.correlation_id, p.causation_id, p.traceparent, p.headers, p.source, p.subject, p.aggregate_version,
+      p.content_type, p.codec_key, p.payload, p.emitted_at, p.failures + 1, 0)::outlast._claimed;
+  end loop;
+end $$;
+
+-- Parks an event this process cannot read yet: no charge, no place taken; it wakes when a worker that can asks.
+create or replace function outlast._wait_for_version(token uuid, id uuid) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease := outlast._prove(_wait_for_version.token);
+  f outlast._found;
+  at timestamptz := outlast.clock();
+begin
+  if l.room = 'batch' then
+    f := outlast._in_batch(l, id);
+    perform outlast._park(l.consumer, array[f], 'waiting-version', 'no worker with a handler for this type and version');
+  end if;
+  update outlast._parked p
+  set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = at,
+      failures = case when l.room = 'batch' then 0 else p.failures end
+  where p.consumer = l.consumer and p.event_id = _wait_for_version.id
+    and (l.room = 'batch' or p.token = l.token);
+end $$;
+
+-- What became of an event whose handler failed; in a transaction of its own.
+create or replace function outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint default null)
+returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+  p outlast._parked;
+  at timestamptz;
+  budget int;
+  txt text := outlast._clean(reason);
+  charged boolean := fail.class <> 'throttled';
+  wait interval := make_interval(secs => greatest(coalesce(after_ms, 0), 0) / 1000.0);
+begin
+  if fail.class is null or fail.class not in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified') then
+    raise exception 'fail %: class % is not retry, throttled, unknown, permanent or unclassified', id,
+      quote_nullable(fail.class) using errcode = 'OL005';
+  end if;
+  l := outlast._prove(fail.token);
+  if l.room = 'batch' then
+    if exists (select from outlast._sealed(l.consumer, array[fail.id])) then
+      raise exception 'event % was already sealed', fail.id using errcode = 'OL002';
+    end if;
+    if outlast._park(l.consumer, array[outlast._in_batch(l, fail.id)], fail.class, txt) = 0 then
+      raise exception 'event % is parked: a later try owns it', fail.id using errcode = 'OL003';
+    end if;
+    update outlast._parked x set failures = 0 where x.consumer = l.consumer and x.event_id = fail.id;
+  elsif l.room <> 'parked' or l.event_id <> fail.id then
+    raise exception 'event % is not in the claim %', fail.id, fail.token using errcode = 'OL003';
+  end if;
+  select * into p from outlast._parked x
+  where x.consumer = l.consumer and x.event_id = fail.id for update;
+  if p.event_id is null or (l.room = 'parked' and p.token is distinct from l.token) then
+    raise exception 'event % is not in the claim %', fail.id, fail.token using errcode = 'OL003';
+  end if;
+  at := outlast.clock();
+  if charged then p.failures := p.failures + 1; end if;
+  select c.attempts into budget from outlast._consumer c where c.id = l.consumer;
+  -- A provider's own waiting time may only lengthen ours; what it says is capped at an hour.
+  wait := least(greatest(wait, case when charged then outlast._backoff(p.failures) else interval '1 second' end),
+                interval '1 hour');
+  p.state := case when fail.class = 'permanent' or p.failures >= budget then 'quarantined' else 'retry' end;
+  update outlast._parked x
+  set state = p.state, class = fail.class, failures = p.failures, reason = txt,
+      signature = outlast._signature(x.type, fail.class, txt), token = null, changed_at = at,
+      next_at = case when p.state = 'retry' then at + wait end
+  where x.consumer = l.consumer and x.event_id = fail.id;
+  return p.state;
+end $$;

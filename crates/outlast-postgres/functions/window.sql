@@ -1,0 +1,179 @@
+-- Windows: which events lie between two ticks. No loss, no stall behind an open writer, causal order.
+
+-- A tick after `prev` of the same lane. The order of its three steps is the whole point: with `hi` read before the
+-- snapshot events are delivered twice, with an own transaction id from before `hi` they are lost.
+create or replace function outlast._tick(prev outlast._tick) returns outlast._tick
+language plpgsql volatile
+as $$
+declare
+  t outlast._tick;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'a claim runs in READ COMMITTED, not in %', current_setting('transaction_isolation') using errcode = 'OL010';
+  end if;
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception 'a claim runs in a transaction of its own, which has written nothing before' using errcode = 'OL010';
+  end if;
+  if (select seqcache from pg_sequence where seqrelid = 'outlast._event_id'::regclass) <> 1 then
+    raise exception 'sequence outlast._event_id must have cache 1: with more, events would be lost'
+      using errcode = 'OL011', hint = 'alter sequence outlast._event_id cache 1, then end the sessions that used it';
+  end if;
+
+  t.at := outlast.clock();
+  select pg_current_snapshot() into t.snap;
+  select coalesce(pg_sequence_last_value('outlast._event_id'), 0) into t.hi;
+  t.h := pg_current_xact_id();
+
+  -- Who may still commit something with an id <= hi, and how old that can be: a transaction above prev.h drew its ids
+  -- after prev.hi was read, so nothing of it is older than prev.at; and if no id was drawn since, it has none.
+  select array_agg(o.xid order by o.xid), array_agg(o.since order by o.xid) into t.open, t.open_at
+  from (
+    select x.xid, case when x.xid > (prev).h then (prev).at
+                  else coalesce(k.since, (prev).young_at, '-infinity') end as since
+    from pg_snapshot_xip(t.snap) x (xid)
+    left join unnest((prev).open, (prev).open_at) k (xid, since) on k.xid = x.xid
+    where t.hi > (prev).hi or k.xid is not null or (x.xid >= (prev).young and x.xid <= (prev).h)
+  ) o;
+  if t.hi > (prev).hi then
+    t.young := pg_snapshot_xmax(t.snap);
+    t.young_at := (prev).at;
+  end if;
+  return t;
+end $$;
+
+-- Before anything: the cut that has seen nothing.
+create or replace function outlast._tick_zero() returns outlast._tick
+language sql immutable parallel safe
+as $$ select ('1:1:', 0, '1', '-infinity', null, null, null, null)::outlast._tick $$;
+
+-- Is there anything beyond this tick? Costs no transaction id. The sequence alone would miss a straggler.
+create or replace function outlast._beyond(t outlast._tick) returns boolean
+language plpgsql stable
+as $$
+declare
+  s smallint;
+begin
+  if coalesce(pg_sequence_last_value('outlast._event_id'), 0) > (t).hi then return true; end if;
+  if (t).open is not null and exists (
+    select from unnest((t).open) o (xid) where pg_visible_in_snapshot(o.xid, pg_current_snapshot())) then
+    return true;
+  end if;
+  if (t).young is not null then
+    foreach s in array outlast._log_slots((t).young_at, (t).at) loop
+      if exists (select from outlast._event e
+                 where e.slot = s and e.xid >= (t).young and e.xid <= (t).h and e.id <= (t).hi) then
+        return true;
+      end if;
+    end loop;
+  end if;
+  return false;
+end $$;
+
+-- The stragglers of a window: transactions that tick a did not see ended and tick b did, with how old they can be.
+-- The range [young, h] is walked by the distinct transaction ids of its events, never generated.
+create or replace function outlast._stragglers(a outlast._tick, b outlast._tick)
+returns table (xid xid8, since timestamptz)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+  s smallint;
+begin
+  return query
+    select o.xid, o.since from unnest((a).open, (a).open_at) o (xid, since)
+    where pg_visible_in_snapshot(o.xid, (b).snap);
+  if (a).young is null then return; end if;
+  foreach s in array outlast._log_slots((a).young_at, (a).at) loop
+    return query
+      with recursive w (xid) as (
+        (select e.xid from outlast._event e
+         where e.slot = s and e.xid >= (a).young and e.xid <= (a).h order by e.xid limit 1)
+        union all
+        select (select e.xid from outlast._event e
+                where e.slot = s and e.xid > w.xid and e.xid <= (a).h order by e.xid limit 1)
+        from w where w.xid is not null
+      )
+      select w.xid, (a).young_at from w where w.xid is not null and pg_visible_in_snapshot(w.xid, (b).snap);
+  end loop;
+end $$;
+
+-- Events of these lanes in the window (a, b] with lo < id <= up, in id order, at most n rows and max_bytes (the first
+-- row always): all stragglers come before all others, because their ids are <= a.hi and the others' are above.
+-- One statement a leaf, planned with its value: one leaf is opened and locked instead of sixteen. Every filter stands
+-- inside of the limits, else a full page of other lanes would hide what follows it.
+create or replace function outlast._scan(
+  a outlast._tick, b outlast._tick, lo bigint, up bigint, n int, max_bytes bigint, c outlast._consumer, lanes int[])
+returns setof outlast._found
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
+as $$
+#variable_conflict use_column
+declare
+  s smallint;
+  types text[];
+  late text[];
+  xids xid8[];
+  since timestamptz;
+  one_more bigint := n::bigint + 1;
+  got outlast._found[] := '{}';
+begin
+  select array_agg(t.type), array_agg(t.type) filter (where t.since is not null) into types, late
+  from outlast._consumer_type t where t.consumer = (c).id;
+
+  if lo < (a).hi then
+    select array_agg(distinct x.xid), min(x.since) into xids, since from outlast._stragglers(a, b) x;
+    if xids is not null then
+      foreach s in array outlast._log_slots(since, (a).at) loop
+        got := got || array(
+          select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, (c).lanes), octet_length(e.payload), false)::outlast._found
+          from unnest(xids) x (xid)
+          cross join lateral (
+            select * from outlast._event e
+            where e.slot = s and e.xid = x.xid and e.id > _scan.lo and e.id <= least(_scan.up, (a).hi)
+              and e.type = any (types)
+              and ((c).lanes = 1 or outlast._lane(e.key, e.id, (c).lanes) = any (_scan.lanes))
+              and (late is null or e.type <> all (late) or outlast._counts((c).id, e.type, e.xid))
+            order by e.id limit one_more) e
+          order by e.id limit one_more);
+      end loop;
+    end if;
+  end if;
+  if cardinality(got) < one_more and up > (a).hi then
+    foreach s in array outlast._log_slots((a).at, (b).at) loop
+      got := got || array(
+        select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, (c).lanes), octet_length(e.payload), false)::outlast._found
+        from outlast._event e
+        where e.slot = s and e.id > greatest(_scan.lo, (a).hi) and e.id <= _scan.up
+          and pg_visible_in_snapshot(e.xid, (b).snap) and e.type = any (types)
+          and ((c).lanes = 1 or outlast._lane(e.key, e.id, (c).lanes) = any (_scan.lanes))
+          and (late is null or e.type <> all (late) or outlast._counts((c).id, e.type, e.xid))
+        order by e.id limit one_more);
+    end loop;
+  end if;
+
+  return query
+    select p.slot, p.id, p.event_id, p.lane, p.size, p.nth < p.total as more
+    from (
+      select f.slot, f.id, f.event_id, f.lane, f.size,
+             sum(f.size) over (order by f.id rows unbounded preceding) as bytes,
+             row_number() over (order by f.id) as nth,
+             count(*) over () as total
+      from unnest(got) f
+    ) p
+    where p.nth <= n and (p.bytes <= max_bytes or p.nth = 1)
+    order by p.id;
+end $$;
+
+-- Does an event of a type that was added to the consumer later count for it?
+create or replace function outlast._counts(consumer int, type text, xid xid8) returns boolean
+language sql stable
+as $$
+  select t.since is null or not pg_visible_in_snapshot(_counts.xid, t.since)
+  from outlast._consumer_type t where t.consumer = _counts.consumer and t.type = _counts.type
+$$;
+
+-- Which lane of an ordered consumer a key belongs to; events without a key go anywhere.
+create or replace function outlast._lane(key text, id bigint, lanes int) returns int
+language sql immutable parallel safe
+as $$ select case when lanes = 1 then 0
+             else abs((case when key is null then id else hashtextextended(key, 0) end) % lanes)::int end $$;

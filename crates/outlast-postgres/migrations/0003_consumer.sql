@@ -1,0 +1,87 @@
+-- Consumers, their place in the log, and the one lease table.
+-- breaking: no
+
+-- A tick is a consistent cut through the log. Order of its making is its meaning: snapshot, then hi, then h.
+create type outlast._tick as (
+  snap            pg_snapshot,                 -- what had committed
+  hi              bigint,                      -- the last id drawn before h
+  h               xid8,                        -- an own transaction id, drawn after hi was read
+  at              timestamptz,                 -- read before hi: every id above hi was emitted after it
+  open            xid8[],                      -- transactions of the snapshot still running that may own ids <= hi
+  open_at         timestamptz[],               -- for each: its events are not older than this
+  young           xid8,                        -- ids <= hi may also belong to [young, h]; null when nothing was drawn since
+  young_at        timestamptz
+);
+
+create table outlast._consumer (
+  id              int generated always as identity primary key,
+  name            text not null unique,
+  ordered         boolean not null,
+  lanes           int not null check (lanes between 1 and 1024 and (ordered or lanes = 1)),
+  start           text not null check (start in ('now', 'earliest')),
+  owner           text,
+  state           text not null default 'active' check (state in ('active', 'paused', 'retired')),
+  reason          text,
+  attempts        int not null default 8 check (attempts > 0),
+  created_at      timestamptz not null default clock_timestamp()
+);
+
+create table outlast._consumer_type (
+  consumer        int not null references outlast._consumer (id),
+  type            text not null,
+  since           pg_snapshot,                 -- null: from the consumer's start; else only what this snapshot does not see
+  primary key (consumer, type)
+);
+
+-- A claim and, in the newest row of a lane, its progress. Inserted and deleted, never updated. A batch is in flight
+-- while a lease names it; without one it is only the place where the lane stands.
+create table outlast._batch (
+  consumer        int not null,
+  lane            int not null,
+  seq             bigint not null,
+  a               outlast._tick not null,      -- the window is (a, b]
+  b               outlast._tick not null,
+  lo              bigint not null,             -- this batch holds lo < id <= hi of the window
+  hi              bigint not null check (hi >= lo),
+  events          int not null,
+  claimed_at      timestamptz not null,
+  primary key (consumer, lane, seq)
+);
+
+-- Who owns what is in flight, for every room. Renewal updates expires_at only (no index on it: the update stays HOT);
+-- a reclaim is a delete and an insert with a new token, so that a stale token never matches again.
+create table outlast._lease (
+  token           uuid primary key,
+  room            text not null check (room in ('batch', 'parked', 'poller')),
+  consumer        int,
+  lane            int,
+  seq             bigint,
+  event_id        uuid,
+  reclaims        int not null default 0,
+  process         uuid,
+  holder          text,
+  expires_at      timestamptz not null,
+  check ((room = 'batch') = (seq is not null)),
+  check ((room = 'parked') = (event_id is not null))
+) with (fillfactor = 50);
+create unique index _lease_batch on outlast._lease (consumer, lane, seq) where room = 'batch';
+create unique index _lease_parked on outlast._lease (consumer, event_id) where room = 'parked';
+create unique index _lease_poller on outlast._lease (room) where room = 'poller';
+
+-- Which events of a batch that was already reclaimed once are about to start: one row per flush.
+create table outlast._started (
+  token           uuid not null,
+  seq             bigint not null,
+  ids             uuid[] not null,
+  primary key (token, seq)
+);
+
+-- What a scan of the log finds, and what a claim hands out (never stored).
+create type outlast._found as (slot smallint, id bigint, event_id uuid, lane int, size int, more boolean);
+create type outlast._claimed as (
+  token uuid, event_id uuid, log_id bigint, type text, schema_version int, tenant text, key text, actor text,
+  correlation_id uuid, causation_id uuid, traceparent text, headers jsonb, source text, subject text,
+  aggregate_version bigint, content_type text, codec_key text, payload bytea, emitted_at timestamptz,
+  attempt int,                                 -- 1 + reclaims of its batch + failures charged to it
+  reclaims int                                 -- of its batch: from 1 on, starts are marked
+);

@@ -1,0 +1,58 @@
+-- What each consumer completed, and what it could not complete yet.
+-- breaking: no
+
+-- One row per (consumer, event): the proof that it was completed once. The slot is a pure function of the event id,
+-- so the primary key is unique across the ring.
+create table outlast._processed_event (
+  event_id        uuid not null,
+  at              timestamptz not null,
+  consumer        int not null,
+  slot            smallint not null,           -- outlast._inbox_slot(event_id)
+  outcome         "char" not null check (outcome in ('d', 's')),   -- done, skipped
+  reason          text,
+  primary key (slot, consumer, event_id)
+) partition by list (slot);
+
+do $$
+begin
+  for s in 0..15 loop
+    execute format('create table outlast._processed_event_%s partition of outlast._processed_event for values in (%s)', s, s);
+  end loop;
+end $$;
+
+-- Only failures touch mutable rows. A parked event is a whole copy, so it never pins the log.
+create table outlast._parked (
+  consumer          int not null references outlast._consumer (id),
+  event_id          uuid not null,
+  log_id            bigint not null,
+  state             text not null check (state in ('retry', 'quarantined', 'waiting-version')),
+  class             text not null check (class in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified', 'unsealed', 'crashed', 'waiting-version')),
+  failures          int not null default 0,    -- charged to the event
+  crashes           int not null default 0,    -- the worker died while this event ran alone, or was a suspect
+  reason            text,
+  signature         text,                      -- groups alike failures
+  next_at           timestamptz,
+  token             uuid,                      -- the lease of the try that is running, if any
+  parked_at         timestamptz not null,
+  changed_at        timestamptz not null,
+  schema_version    smallint not null,
+  emitted_at        timestamptz not null,
+  aggregate_version bigint,
+  correlation_id    uuid,
+  causation_id      uuid,
+  type              text not null,
+  tenant            text not null,
+  key               text,
+  source            text,
+  subject           text,
+  actor             text,
+  traceparent       text,
+  content_type      text not null,
+  codec_key         text,
+  headers           jsonb,
+  payload           bytea not null,
+  primary key (consumer, event_id),
+  check ((state = 'retry') = (next_at is not null))
+);
+create index _parked_due on outlast._parked (consumer, next_at) where state = 'retry';
+create index _parked_quarantined on outlast._parked (consumer, changed_at) where state = 'quarantined';

@@ -1,0 +1,52 @@
+//! The SQL files, in the order in which they are applied.
+
+/// One numbered migration.
+#[derive(Debug, serde::Serialize)]
+pub struct Migration {
+    /// Its number; without gaps from 1.
+    pub version: u32,
+    /// What it is about, one word.
+    pub name: &'static str,
+    /// Whether a program of the release before cannot work on the schema after it.
+    pub breaking: bool,
+    /// Its text.
+    #[serde(skip)]
+    pub sql: &'static str,
+}
+
+const fn migration(version: u32, name: &'static str, sql: &'static str) -> Migration {
+    Migration { version, name, breaking: false, sql }
+}
+
+/// What records the rest; the only text that is applied every time.
+pub(super) const BOOTSTRAP: &str = "\
+create schema if not exists outlast;
+create table if not exists outlast._migration (
+  version int primary key, name text not null, breaking boolean not null,
+  applied_by text not null, applied_at timestamptz not null default clock_timestamp());
+create table if not exists outlast._functions (
+  digest text primary key, applied_by text not null, applied_at timestamptz not null default clock_timestamp());
+";
+
+/// Every migration, oldest first.
+pub const MIGRATIONS: &[Migration] = &[
+    migration(1, "house", include_str!("../../migrations/0001_house.sql")),
+    migration(2, "event", include_str!("../../migrations/0002_event.sql")),
+    migration(3, "consumer", include_str!("../../migrations/0003_consumer.sql")),
+    migration(4, "inbox", include_str!("../../migrations/0004_inbox.sql")),
+];
+
+/// The current text of every function and view.
+pub const FUNCTIONS: &[(&str, &str)] = &[
+    ("clock", include_str!("../../functions/clock.sql")),
+    ("check", include_str!("../../functions/check.sql")),
+    ("emit", include_str!("../../functions/emit.sql")),
+    ("window", include_str!("../../functions/window.sql")),
+    ("lease", include_str!("../../functions/lease.sql")),
+    ("claim", include_str!("../../functions/claim.sql")),
+    ("finish", include_str!("../../functions/finish.sql")),
+    ("parked", include_str!("../../functions/parked.sql")),
+    ("complete", include_str!("../../functions/complete.sql")),
+    ("consumer", include_str!("../../functions/consumer.sql")),
+    ("views", include_str!("../../functions/views.sql")),
+];
