@@ -14,17 +14,22 @@ begin
     where c.id = (b).consumer;
 end $$;
 
--- Which of these events this consumer has completed.
+-- Which of these events this consumer has completed. Fenced to one index probe an id: with `= any` and no fresh
+-- statistics the planner read the consumer's whole leaf (13 ms a thousand against 1).
 create or replace function outlast._sealed(consumer int, ids uuid[]) returns setof uuid
 language plpgsql stable
-set plan_cache_mode = force_custom_plan
 as $$
 declare
   s smallint;
 begin
   for s in select distinct outlast._inbox_slot(u) from unnest(ids) u loop
-    return query select p.event_id from outlast._processed_event p
-      where p.slot = s and p.consumer = _sealed.consumer and p.event_id = any (ids);
+    return query
+      select p.event_id
+      from unnest(ids) u (id)
+      cross join lateral (
+        select p.event_id from outlast._processed_event p
+        where p.slot = s and p.consumer = _sealed.consumer and p.event_id = u.id
+        offset 0) p;
   end loop;
 end $$;
 
@@ -35,20 +40,24 @@ language plpgsql stable
 as $$
 #variable_conflict use_column
 declare
-  ids uuid[];
+  slots smallint[];
+  ids bigint[];
+  events uuid[];
   done uuid[];
 begin
   if (b).events = 0 then return; end if;
-  select array_agg(r.event_id) into ids from outlast._batch_rows(b) r;
-  if ids is null then return; end if;
-  select array_agg(u) into done from (
-    select * from outlast._sealed((b).consumer, ids)
+  select array_agg(r.slot), array_agg(r.id), array_agg(r.event_id) into slots, ids, events
+  from outlast._batch_rows(b) r;
+  if events is null then return; end if;
+  select array_agg(d.u) into done from (
+    select * from outlast._sealed((b).consumer, events)
     union
-    select p.event_id from outlast._parked p where p.consumer = (b).consumer and p.event_id = any (ids)) d (u);
-  if cardinality(done) >= cardinality(ids) then return; end if;
+    select p.event_id from outlast._parked p where p.consumer = (b).consumer and p.event_id = any (events)) d (u);
+  if cardinality(done) = cardinality(events) then return; end if;
   return query
-    select r.slot, r.id, r.event_id from outlast._batch_rows(b) r
-    where done is null or r.event_id <> all (done) order by r.id;
+    select r.slot, r.id, r.event_id from unnest(slots, ids, events) r (slot, id, event_id)
+    where not exists (select from unnest(done) d (u) where d.u = r.event_id)
+    order by r.id;
 end $$;
 
 -- The events themselves, one leaf at a time.

@@ -27,9 +27,9 @@ begin
   if c.id is null then
     t := outlast._tick(outlast._tick_zero());
     if start = 'earliest' then t := outlast._tick_zero(); end if;
-    insert into outlast._consumer as x (name, ordered, lanes, start, owner, attempts, created_at)
+    insert into outlast._consumer as x (name, ordered, lanes, start, began, owner, attempts, created_at)
     values (_register.name, _register.ordered, case when _register.ordered then _register.lane_count else 1 end,
-            _register.start, _register.owner, _register.attempts, outlast.clock())
+            _register.start, (t).snap, _register.owner, _register.attempts, outlast.clock())
     returning * into c;
     insert into outlast._consumer_type (consumer, type) select distinct c.id, u from unnest(types) u;
     insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at)

@@ -19,6 +19,7 @@ create table outlast._consumer (
   ordered         boolean not null,
   lanes           int not null check (lanes between 1 and 1024 and (ordered or lanes = 1)),
   start           text not null check (start in ('now', 'earliest')),
+  began           pg_snapshot not null,        -- what this snapshot sees was before the consumer's time
   owner           text,
   state           text not null default 'active' check (state in ('active', 'paused', 'retired')),
   reason          text,

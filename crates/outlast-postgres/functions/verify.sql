@@ -1,0 +1,76 @@
+-- The invariants, read from the tables alone. Each row says how often one is broken; all must be zero.
+
+-- Where an event stands for a consumer that has gone past it: a row for each that is neither sealed, nor parked, nor
+-- in a batch in flight. There must be none.
+create or replace function outlast._lost(consumer int) returns setof uuid
+language sql stable
+as $$
+  with c as (select * from outlast._consumer x where x.id = _lost.consumer),
+  lanes as (
+    select distinct on (b.lane) b.lane, (b.a).snap as a, (b.b).snap as b, b.hi
+    from outlast._batch b where b.consumer = _lost.consumer order by b.lane, b.seq desc
+  ),
+  past as (
+    select e.event_id, e.id, e.xid, n.lane
+    from outlast._event e
+    cross join c
+    join outlast._consumer_type t on t.consumer = c.id and t.type = e.type
+    join lanes n on n.lane = outlast._lane(e.key, e.id, c.lanes)
+    where (pg_visible_in_snapshot(e.xid, n.a) or (pg_visible_in_snapshot(e.xid, n.b) and e.id <= n.hi))
+      and not pg_visible_in_snapshot(e.xid, c.began)
+      and (t.since is null or not pg_visible_in_snapshot(e.xid, t.since))
+  )
+  select p.event_id from past p
+  where not exists (select from outlast._processed_event s
+                    where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = _lost.consumer and s.event_id = p.event_id)
+    and not exists (select from outlast._parked k where k.consumer = _lost.consumer and k.event_id = p.event_id)
+    and not exists (
+      select from outlast._lease l
+      join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
+      where l.room = 'batch' and l.consumer = _lost.consumer and l.lane = p.lane and p.id > b.lo and p.id <= b.hi
+        and pg_visible_in_snapshot(p.xid, (b.b).snap) and not pg_visible_in_snapshot(p.xid, (b.a).snap))
+$$;
+
+create or replace function outlast._verify() returns table (invariant text, violations bigint, example text)
+language plpgsql stable
+as $$
+begin
+  return query select 'every event a consumer has passed is sealed, parked or in flight',
+    count(*), min(c.name || ' ' || e)
+    from outlast._consumer c cross join lateral outlast._lost(c.id) e where c.state <> 'retired';
+  return query select 'nothing is parked that is sealed and not running',
+    count(*), min(p.event_id::text)
+    from outlast._parked p
+    where p.token is null and exists (
+      select from outlast._processed_event s
+      where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = p.consumer and s.event_id = p.event_id);
+  return query select 'every lease names what it leases',
+    count(*), min(l.token::text)
+    from outlast._lease l
+    where (l.room = 'batch' and not exists (
+             select from outlast._batch b where (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)))
+       or (l.room = 'parked' and l.expires_at >= outlast.clock() and not exists (
+             select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id)
+           and not exists (select from outlast._sealed(l.consumer, array[l.event_id])));
+  return query select 'no lease is older than ten longest leases',
+    count(*), min(l.token::text)
+    from outlast._lease l where l.expires_at < outlast.clock() - interval '50 minutes';
+  return query select 'no lease ends further away than the longest lease',
+    count(*), min(l.token::text)
+    from outlast._lease l where l.expires_at > outlast.clock() + interval '6 minutes';
+  return query select 'every lane of a consumer has a place',
+    count(*), min(c.name)
+    from outlast._consumer c
+    where c.lanes <> (select count(distinct b.lane) from outlast._batch b where b.consumer = c.id);
+  return query select 'ids are drawn one by one and above all there are',
+    (case when s.seqcache <> 1 or coalesce(pg_sequence_last_value('outlast._event_id'), 0) <
+       coalesce((select max(e.id) from outlast._event e), 0) then 1 else 0 end)::bigint,
+    'outlast._event_id'
+    from pg_catalog.pg_sequence s where s.seqrelid = 'outlast._event_id'::regclass;
+  return query select 'every event lies in the leaf of its time',
+    count(*), min(e.event_id::text)
+    from outlast._event e where e.slot <> outlast._log_slot(e.emitted_at);
+  return query select 'this is the database it was',
+    (case when w.database_is_ours and w.xids_are_ours then 0 else 1 end)::bigint, null
+    from outlast._where(gen_random_uuid(), 0, gen_random_uuid()) w;
+end $$;
