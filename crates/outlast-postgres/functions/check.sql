@@ -1,15 +1,17 @@
--- What emit refuses, each with an error code of its own. Nothing is written before these passed.
+-- What emit refuses, each with an error code of its own. Nothing is written before these passed. They answer true or
+-- raise, so that emit can ask them in an expression: PERFORM costs it 5 µs more.
 
 -- What an event is called and whose it is.
 create or replace function outlast._check_envelope(
-  type text, tenant text, key text, dedup text, version int, content_type text) returns void
+  type text, tenant text, key text, dedup text, version int, content_type text) returns boolean
 language plpgsql immutable parallel safe
 as $$
 begin
-  if type is null or type !~ '^[a-z0-9._/-]{1,100}$' then
+  -- Not a regular expression: bounded repeats cost 20 µs an emit.
+  if type is null or length(type) not between 1 and 100 or translate(type, 'abcdefghijklmnopqrstuvwxyz0123456789._/-', '') <> '' then
     raise exception 'event type % is not 1 to 100 of a-z 0-9 . _ / -', quote_nullable(left(type, 120)) using errcode = 'OL005';
   end if;
-  if tenant is null or length(tenant) > 200 or tenant ~ '[[:cntrl:]]' then
+  if tenant is null or length(tenant) > 200 or (tenant <> '' and tenant ~ '[[:cntrl:]]') then
     raise exception 'emit %: tenant is null, longer than 200 characters, or has control characters', type using errcode = 'OL005';
   end if;
   if length(key) > 500 or length(dedup) > 500 then
@@ -18,13 +20,14 @@ begin
   if version is null or version not between 1 and 32767 then
     raise exception 'emit %: version % is not between 1 and 32767', type, version using errcode = 'OL005';
   end if;
-  if content_type is null or content_type !~ '^[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}( *;[ -~]{0,200})?$' then
+  if content_type is null or content_type <> 'application/json' and content_type !~ '^[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}( *;[ -~]{0,200})?$' then
     raise exception 'emit %: unknown content type %', type, quote_nullable(left(content_type, 120)) using errcode = 'OL005';
   end if;
+  return true;
 end $$;
 
 -- The bytes: their size for all, their readability for JSON. They are checked, never changed.
-create or replace function outlast._check_payload(type text, content_type text, bytes bytea) returns void
+create or replace function outlast._check_payload(type text, content_type text, bytes bytea) returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
@@ -36,7 +39,7 @@ begin
     raise exception 'emit %: payload of % bytes is over the limit of 262144', type, size
       using errcode = 'OL006', hint = 'store the content elsewhere and emit a reference to it';
   end if;
-  if content_type !~ '^[^;]*[/+]json' then return; end if;
+  if content_type <> 'application/json' and content_type !~ '^[^;]*[/+]json' then return true; end if;
   begin
     txt := convert_from(bytes, 'UTF8');
     -- Deeper than 100 no reader can be trusted with. Strings go first, then the innermost pairs, once a level.
@@ -60,6 +63,7 @@ begin
   if strpos(txt, '\u0000') > 0 and txt ~ '(^|[^\\])(\\\\)*\\u0000' then
     raise exception 'emit %: JSON holds a NUL character (\u0000), which PostgreSQL text cannot', type using errcode = 'OL007';
   end if;
+  return true;
 end $$;
 
 -- A caller's own event id: a v7 whose time lies where the log still has a place for it.
@@ -80,5 +84,8 @@ end $$;
 
 -- Digest rule 1.
 create or replace function outlast._digest(type text, content_type text, payload bytea) returns bytea
-language sql immutable parallel safe
-as $$ select sha256(convert_to(type, 'UTF8') || '\x00'::bytea || convert_to(content_type, 'UTF8') || '\x00'::bytea || payload) $$;
+language plpgsql stable parallel safe
+as $$
+begin
+  return sha256(convert_to(type, 'UTF8') || '\x00'::bytea || convert_to(content_type, 'UTF8') || '\x00'::bytea || payload);
+end $$;

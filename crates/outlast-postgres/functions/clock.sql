@@ -3,10 +3,16 @@ create or replace function outlast.clock() returns timestamptz
 language sql volatile parallel safe
 as $$ select clock_timestamp() $$;
 
+-- Seconds since 1970. Through an interval, because that is immutable: only then is it inlined into its callers (as a
+-- stable expression inside of an immutable function it was parsed on every call).
+create or replace function outlast._epoch(at timestamptz) returns numeric
+language sql immutable parallel safe
+as $$ select extract(epoch from at - timestamptz '1970-01-01 00:00:00+00') $$;
+
 -- Which leaf of the log holds an event of this time (12 hours a slot).
 create or replace function outlast._log_slot(at timestamptz) returns smallint
 language sql immutable parallel safe
-as $$ select (floor(date_part('epoch', at) / 43200)::bigint % 16)::smallint $$;
+as $$ select (floor(extract(epoch from at - timestamptz '1970-01-01 00:00:00+00') / 43200) % 16)::smallint $$;
 
 -- Which leaf of the inbox holds an event of this id: by the milliseconds inside the v7 id (3 days a slot).
 create or replace function outlast._inbox_slot(id uuid) returns smallint
@@ -24,9 +30,9 @@ create or replace function outlast._log_slots(since timestamptz, until timestamp
 language plpgsql immutable parallel safe
 as $$
 declare
-  last bigint := floor(date_part('epoch', until + interval '1 hour') / 43200);
+  last bigint := floor(outlast._epoch(until + interval '1 hour') / 43200);
   first bigint := case when since = '-infinity' then last - 15
-                  else floor(date_part('epoch', since - interval '1 hour') / 43200) end;
+                  else floor(outlast._epoch(since - interval '1 hour') / 43200) end;
 begin
   return array(select (s % 16)::smallint from generate_series(greatest(first, last - 15), last) s order by s);
 end $$;
@@ -38,7 +44,7 @@ as $$
 declare
   b bytea := uuid_send(gen_random_uuid());
 begin
-  b := overlay(b placing substring(int8send(floor(date_part('epoch', at) * 1000)::bigint) from 3) from 1);
+  b := overlay(b placing substring(int8send(floor(outlast._epoch(at) * 1000)::bigint) from 3) from 1);
   return encode(set_byte(b, 6, (get_byte(b, 6) & 15) | 112), 'hex')::uuid;
 end $$;
 

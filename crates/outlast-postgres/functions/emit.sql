@@ -5,25 +5,26 @@ create or replace function outlast.emit(
   version int default 1, event_id uuid default null, source text default null, subject text default null,
   aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
   causation_id uuid default null, traceparent text default null, headers jsonb default null, bytes bytea default null,
-  content_type text default 'application/json', codec_key text default null)
-returns table (id uuid, new boolean, conflict boolean, expired boolean, first_digest bytea, xid xid8)
+  content_type text default 'application/json', codec_key text default null,
+  out id uuid, out new boolean, out conflict boolean, out expired boolean, out first_digest bytea, out xid xid8)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  _ok boolean;
   _bytes bytea := emit.bytes;
   _digest bytea;
   _first record;
   _at timestamptz;
   _log_id bigint;
 begin
-  perform outlast._check_envelope(emit.type, emit.tenant, emit.key, emit.dedup, emit.version, emit.content_type);
+  _ok := outlast._check_envelope(emit.type, emit.tenant, emit.key, emit.dedup, emit.version, emit.content_type);
   if (emit.payload is null) = (emit.bytes is null) then
     raise exception 'emit %: give either payload or bytes', emit.type using errcode = 'OL005';
   end if;
   if _bytes is null then _bytes := convert_to(emit.payload, 'UTF8'); end if;
-  perform outlast._check_payload(emit.type, emit.content_type, _bytes);
+  _ok := outlast._check_payload(emit.type, emit.content_type, _bytes);
 
   xid := pg_current_xact_id();                   -- before the id is drawn: windows depend on it
   expired := false;
@@ -40,7 +41,6 @@ begin
       conflict := _first.type <> emit.type or _first.payload <> _bytes;
       first_digest := outlast._digest(_first.type, emit.content_type, _first.payload);
       xid := _first.xid;
-      return next;
       return;
     end if;
   end if;
@@ -64,7 +64,6 @@ begin
       expired := _first.taken_at < _at - interval '30 days';
       conflict := not expired and _first.digest <> _digest;
       first_digest := _first.digest;
-      return next;
       return;
     end if;
     first_digest := _digest;
@@ -76,7 +75,6 @@ begin
     emit.correlation_id, emit.causation_id, emit.type, emit.tenant, emit.key, emit.source, emit.subject, emit.actor,
     emit.traceparent, emit.content_type, emit.codec_key, emit.headers, _bytes);
   new := true;
-  return next;
 end $$;
 
 -- The same for a caller that has jsonb at hand. Key order and number spelling are then jsonb's, not the caller's.
@@ -85,17 +83,17 @@ create or replace function outlast.emit(
   version int default 1, event_id uuid default null, source text default null, subject text default null,
   aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
   causation_id uuid default null, traceparent text default null, headers jsonb default null,
-  codec_key text default null)
-returns table (id uuid, new boolean, conflict boolean, expired boolean, first_digest bytea, xid xid8)
+  codec_key text default null,
+  out id uuid, out new boolean, out conflict boolean, out expired boolean, out first_digest bytea, out xid xid8)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return query select * from outlast.emit(type => emit.type, payload => emit.payload::text, key => emit.key,
+  select e.* into id, new, conflict, expired, first_digest, xid from outlast.emit(type => emit.type, payload => emit.payload::text, key => emit.key,
     tenant => emit.tenant, dedup => emit.dedup, version => emit.version, event_id => emit.event_id,
     source => emit.source, subject => emit.subject, aggregate_version => emit.aggregate_version, actor => emit.actor,
     correlation_id => emit.correlation_id, causation_id => emit.causation_id, traceparent => emit.traceparent,
-    headers => emit.headers, codec_key => emit.codec_key);
+    headers => emit.headers, codec_key => emit.codec_key) e;
 end $$;
 
 -- Many events of one type in one statement, in the order of the arrays.

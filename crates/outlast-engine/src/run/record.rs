@@ -1,0 +1,54 @@
+//! Recording under a lease: try again while the database is away, stop when somebody newer owns the work.
+
+use std::{future::Future, time::Duration};
+
+use outlast_core::{Failure, backoff};
+use outlast_postgres::{Error, store::Claimed};
+
+use super::{consumer::Consumer, leases::Lease};
+
+/// Calls `work` until it answers, or fails for good, or the lease is lost.
+pub(crate) async fn until_lost<T, F, Fut>(lease: &Lease, what: &str, mut work: F) -> Result<T, Error>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, Error>>,
+{
+    for tries in 1.. {
+        match work().await {
+            Err(error) if error.is_transient() && !lease.is_lost() => {
+                let pause = backoff::delay(tries, fastrand::f64()).clamp(Duration::from_millis(20), Duration::from_secs(1));
+                tracing::warn!(%error, lease = %lease.token, retry_ms = pause.as_millis() as u64, "{what} was not recorded yet");
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = lease.lost() => return Err(Error::LeaseLost),
+                }
+            }
+            answer => return answer,
+        }
+    }
+    unreachable!("the loop returns")
+}
+
+/// Records that a handler failed, and says so once.
+pub(crate) async fn failure<S>(consumer: &Consumer<S>, lease: &Lease, event: &Claimed, failure: &Failure) {
+    let recorded = until_lost(lease, "a failure", || consumer.store.fail(lease.token, event.event_id, failure)).await;
+    let (id, attempt, class) = (event.event_id, event.attempt, failure.class);
+    match recorded {
+        Ok(state) if state == "quarantined" => {
+            tracing::error!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "quarantined: a person must look");
+        }
+        Ok(_) => {
+            tracing::warn!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "failed, will be tried again");
+        }
+        // Sealed before its failure came: the seal counts.
+        Err(Error::AlreadySealed | Error::NotInClaim) => {}
+        Err(error) => logged::<()>(Err(error)),
+    }
+}
+
+/// Says what could not be recorded. The next owner of the lease finds it undone and does it again.
+pub(crate) fn logged<T>(answer: Result<T, Error>) {
+    if let Err(error) = answer {
+        tracing::warn!(%error, "not recorded; the next owner of this work will see to it");
+    }
+}

@@ -1,0 +1,91 @@
+//! Signals that run through a worker: stop, drain, and what one try has to know about both.
+
+use tokio::{sync::watch, time::Instant};
+
+use super::leases::Lease;
+
+/// How far the stopping of a worker has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Running,
+    Draining,
+    Ended,
+}
+
+/// The worker's stop signal as its parts hear it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(watch::Receiver<Phase>);
+
+/// Who gives the signal.
+#[derive(Debug)]
+pub(crate) struct Stopper(watch::Sender<Phase>);
+
+impl Stopper {
+    pub(crate) fn new() -> (Self, Stop) {
+        let (sender, receiver) = watch::channel(Phase::Running);
+        (Self(sender), Stop(receiver))
+    }
+
+    /// Claim nothing more, finish what has started.
+    pub(crate) fn drain(&self) {
+        self.0.send_if_modified(|phase| *phase < Phase::Draining && { *phase = Phase::Draining; true });
+    }
+
+    /// The drain has run out.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(Phase::Ended);
+    }
+}
+
+impl Stop {
+    /// Whether nothing may be claimed any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.0.borrow() >= Phase::Draining
+    }
+
+    /// Resolves when draining begins.
+    pub(crate) async fn draining(&self) {
+        self.reached(Phase::Draining).await;
+    }
+
+    /// Resolves when the drain has run out.
+    pub(crate) async fn ended(&self) {
+        self.reached(Phase::Ended).await;
+    }
+
+    async fn reached(&self, phase: Phase) {
+        let mut receiver = self.0.clone();
+        if receiver.wait_for(|now| *now >= phase).await.is_err() {
+            // The worker is gone without a word: nothing is recorded any more.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What one try hears of: its lease, its deadline, the stop of the worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Signal {
+    lease: Lease,
+    deadline: Instant,
+    stop: Stop,
+}
+
+impl Signal {
+    pub(crate) fn new(lease: Lease, deadline: Instant, stop: Stop) -> Self {
+        Self { lease, deadline, stop }
+    }
+
+    /// Resolves when the lease is lost, the deadline has passed, or the worker drains.
+    pub(crate) async fn lost(&self) {
+        tokio::select! {
+            () = self.lease.lost() => {}
+            () = tokio::time::sleep_until(self.deadline) => {}
+            () = self.stop.draining() => {}
+        }
+    }
+
+    /// Whether somebody newer may own this work.
+    pub(crate) fn lease_is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+}

@@ -1,0 +1,186 @@
+//! A worker for tests: no threads, no waiting, a clock that the test moves.
+
+use std::{sync::Arc, time::Duration};
+
+use outlast_core::Event;
+use outlast_postgres::{
+    Error, Pool, Tx,
+    connect::{self, Target},
+    migrate,
+    store::{Claim, Place, Store},
+};
+use tokio::{sync::Semaphore, time::Instant};
+use tokio_postgres::{Client, types::Type};
+
+use crate::{
+    Worker,
+    run::{self, batch, consumer::Consumer, leases::Leases, never},
+};
+
+/// Runs a [`Worker`]'s consumers in the calling task, against a real database of the test's own.
+///
+/// The database is the one that `pool` leads to, reached by the worker's own connections through
+/// `OUTLAST_DATABASE_URL` or `DATABASE_URL`; the schema is installed if it is not there. Its clock becomes the test's:
+/// [`TestWorker::advance`] moves it. A database with a deployment name is refused.
+#[derive(Debug)]
+pub struct TestWorker<S> {
+    client: Client,
+    consumers: Vec<Consumer<S>>,
+}
+
+/// What [`TestWorker::run_until_idle`] did.
+#[derive(Clone, Debug)]
+pub struct Idle {
+    /// How many events were completed, counted once per consumer.
+    pub handled: usize,
+    /// What needs a person now.
+    pub incidents: Vec<Incident>,
+}
+
+/// Something that a machine cannot resolve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    /// What kind: `quarantined event`.
+    pub kind: String,
+    /// The last failure's reason.
+    pub reason: String,
+}
+
+impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
+    /// Installs the schema, gives it a clock that the test moves, and registers the worker's consumers. Committed when
+    /// it returns.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the database has a deployment name, or none of the two variables is set.
+    pub async fn new<P: Pool>(pool: &P, worker: Worker<S>) -> Result<Self, Error> {
+        let mut tx = pool.begin().await?;
+        let name = tx.call("select current_database()::text", &[]).await?;
+        drop(tx);
+        let plan = worker.into_plan()?;
+        let target = match &plan.target {
+            Some(target) => target.clone(),
+            None => Target::from_env()?,
+        };
+        let target = match name.into_iter().next().flatten() {
+            Some(name) => target.database(&name),
+            None => target,
+        };
+        let (mut client, _driver) = connect::connect(&target).await?;
+        migrate::run(&mut client, |_| {}).await?;
+        own_clock(&client).await?;
+        let place = Place::new(None);
+        let store = Store::new(connect::pool(&target, 2)?, place);
+        // Nobody renews here: one batch runs at a time, and a test's handler may take its time.
+        let consumers = run::register(&plan, &store, &Leases::new(Duration::from_secs(300))).await?;
+        Ok(Self { client, consumers })
+    }
+
+    /// Runs everything that is due: consumers in the order of their registration, events in the order of the log, one
+    /// at a time, until nobody finds anything. What waits for a later time stays: see [`TestWorker::advance`].
+    ///
+    /// # Panics
+    /// When the database fails.
+    pub async fn run_until_idle(&self) -> Idle {
+        let mut handled = 0;
+        loop {
+            let mut found = false;
+            for consumer in &self.consumers {
+                while let Some(done) = one(consumer).await.expect("a test database answers") {
+                    found = true;
+                    handled += done;
+                }
+            }
+            if !found {
+                break;
+            }
+        }
+        Idle { handled, incidents: self.incidents().await }
+    }
+
+    /// Moves the clock of this database: leases lapse, what waits becomes due.
+    ///
+    /// # Panics
+    /// When the database fails.
+    pub async fn advance(&self, by: Duration) {
+        let seconds = by.as_secs_f64();
+        let sql = "update outlast._test_clock set ahead = ahead + make_interval(secs => $1) returning 1";
+        self.query(sql, &[(&seconds, Type::FLOAT8)]).await;
+    }
+
+    /// Every event of this type that was emitted and committed, in the order of the log.
+    ///
+    /// # Panics
+    /// When one cannot be read as `E`.
+    pub async fn emitted<E: Event>(&self) -> Vec<E> {
+        let rows = self.query("select payload from outlast.event where type = $1 order by log_id", &[(&E::NAME, Type::TEXT)]).await;
+        rows.iter()
+            .map(|row| serde_json::from_slice(row.get(0)).unwrap_or_else(|error| panic!("an event `{}` cannot be read: {error}", E::NAME)))
+            .collect()
+    }
+
+    /// The one event of this type.
+    ///
+    /// # Panics
+    /// With the payloads, unless there is exactly one.
+    pub async fn only<E: Event>(&self) -> E {
+        let mut events = self.emitted::<E>().await;
+        match (events.pop(), events.len()) {
+            (Some(event), 0) => event,
+            (last, before) => {
+                let all: Vec<String> = events.iter().chain(last.as_ref()).map(|e| serde_json::to_string(e).unwrap_or_default()).collect();
+                panic!("{} events `{}`, not one: {all:#?}", before + usize::from(last.is_some()), E::NAME)
+            }
+        }
+    }
+
+    async fn incidents(&self) -> Vec<Incident> {
+        let rows = self.query("select kind, coalesce(reason, '') from outlast.incident order by opened_at", &[]).await;
+        rows.iter().map(|row| Incident { kind: row.get(0), reason: row.get(1) }).collect()
+    }
+
+    async fn query(&self, sql: &str, args: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)]) -> Vec<tokio_postgres::Row> {
+        self.client.query_typed(sql, args).await.expect("a test database answers")
+    }
+}
+
+/// One claim of one consumer, run to its end; how many events were completed, or none if there was nothing.
+async fn one<S: Clone + Send + Sync + 'static>(consumer: &Consumer<S>) -> Result<Option<usize>, Error> {
+    let lease = consumer.leases.length();
+    let asked = Instant::now();
+    let (types, versions) = consumer.registry.takes();
+    let mut claim = consumer.store.reclaim(consumer.id, 1, lease).await?;
+    if claim.events.is_empty() {
+        claim = consumer.store.claim_parked(consumer.id, 1, lease, types, versions).await?;
+    }
+    while claim.events.is_empty() {
+        claim = consumer.store.claim(consumer.id, consumer.bounds(consumer.settings.batch_rows)).await?;
+        if !claim.more {
+            break;
+        }
+    }
+    let Claim { events, .. } = claim;
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let slots = Arc::new(Semaphore::new(1));
+    let ended = batch::run(consumer, &slots, events, asked, &never()).await;
+    Ok(Some(ended.done))
+}
+
+/// Replaces the one clock of this schema by one that a test can move.
+async fn own_clock(client: &Client) -> Result<(), Error> {
+    let named = client.query_typed("select deployment from outlast._house", &[]).await?;
+    if let Some(name) = named.first().and_then(|row| row.get::<_, Option<String>>(0)) {
+        return Err(Error::Config(format!("this database is deployment `{name}`, not a test's own")));
+    }
+    client
+        .batch_execute(
+            "create table if not exists outlast._test_clock (ahead interval not null);
+             insert into outlast._test_clock select '0' where not exists (select from outlast._test_clock);
+             create or replace function outlast.clock() returns timestamptz language sql volatile as
+               $$ select clock_timestamp() + ahead from outlast._test_clock $$",
+        )
+        .await?;
+    Ok(())
+}
+

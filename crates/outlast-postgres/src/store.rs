@@ -1,0 +1,292 @@
+//! The engine's own statements: claim, renew, seal, fail, finish. Each is one call of one SQL function, committed when
+//! it returns, with a deadline of its own. Nothing here is prepared or kept in a session, so it works behind a pooler.
+
+use std::{future::Future, time::Duration};
+
+use deadpool_postgres::{Client, Pool};
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
+use uuid::Uuid;
+
+use crate::Error;
+
+mod claimed;
+mod place;
+
+pub use claimed::{Claim, Claimed};
+pub use place::{Place, Where};
+
+/// How long one statement may take before its connection is given up: a stalled one is never waited for.
+const STATEMENT: Duration = Duration::from_secs(10);
+
+/// What code says a consumer is.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// Its name, the identity of its progress.
+    pub name: String,
+    /// The event types that it has a handler for.
+    pub types: Vec<String>,
+    /// From the oldest event that is still in the log, instead of from now.
+    pub earliest: bool,
+    /// Whom incidents name.
+    pub owner: Option<String>,
+    /// How many failures are charged before a person must look.
+    pub attempts: u32,
+}
+
+/// What the database answered to a registration.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// The consumer's number in the tables.
+    pub id: i32,
+    /// Set while an operator has paused it.
+    pub paused: Option<String>,
+}
+
+/// How much a claim may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Events at most.
+    pub rows: usize,
+    /// Payload bytes at most; the first event is always taken.
+    pub bytes: u64,
+    /// Ids looked at, at most, before progress is recorded over what is not this consumer's.
+    pub scanned: u32,
+    /// How long the lease holds without a renewal.
+    pub lease: Duration,
+}
+
+/// The connections of one process for claims and records.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: Pool,
+    place: Place,
+}
+
+impl Store {
+    /// Uses this pool; `place` is what this process must find again after a failover.
+    pub fn new(pool: Pool, place: Place) -> Self {
+        Self { pool, place }
+    }
+
+    /// What this process must find again after a failover.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Registers a consumer, or the types that it did not have. Committed when it returns.
+    pub async fn register(&self, r: &Registration) -> Result<Registered, Error> {
+        let start = if r.earliest { "earliest" } else { "now" };
+        let attempts = i32::try_from(r.attempts).unwrap_or(i32::MAX);
+        let row = self
+            .one(
+                "select id, state, reason from outlast._register($1, $2, $3, false, 16, $4, $5)",
+                &[
+                    (&r.name, Type::TEXT),
+                    (&r.types, Type::TEXT_ARRAY),
+                    (&start, Type::TEXT),
+                    (&r.owner, Type::TEXT),
+                    (&attempts, Type::INT4),
+                ],
+            )
+            .await?;
+        let paused = match row.get::<_, &str>(1) {
+            "active" => None,
+            state => Some(row.get::<_, Option<String>>(2).unwrap_or_else(|| state.to_owned())),
+        };
+        Ok(Registered { id: row.get(0), paused })
+    }
+
+    /// A new batch of the log. Committed, and durable, before the first event is handed out.
+    pub async fn claim(&self, consumer: i32, bounds: Bounds) -> Result<Claim, Error> {
+        let (rows, bytes) = (int(bounds.rows), bounds.bytes as i64);
+        let (scanned, lease) = (bounds.scanned as i32, millis(bounds.lease));
+        let rows = self
+            .remembered(
+                "select * from outlast._claim($5, $6, $7, $8, $9, 1, $1, $2, $3, $4)",
+                &[
+                    (&consumer, Type::INT4),
+                    (&rows, Type::INT4),
+                    (&bytes, Type::INT8),
+                    (&scanned, Type::INT4),
+                    (&lease, Type::INT4),
+                ],
+            )
+            .await?;
+        Claim::from_rows(&rows)
+    }
+
+    /// Takes over batches of this consumer whose lease lapsed. Committed when it returns.
+    pub async fn reclaim(&self, consumer: i32, batches: usize, lease: Duration) -> Result<Claim, Error> {
+        let rows = self
+            .remembered(
+                "select * from outlast._reclaim($5, $6, $7, $1, $2, $3, $4)",
+                &[(&consumer, Type::INT4), (&millis(lease), Type::INT4), (&int(batches), Type::INT4)],
+            )
+            .await?;
+        Claim::from_rows(&rows)
+    }
+
+    /// Parked events that are due, each under a token of its own. Committed when it returns. `types` and `versions`
+    /// side by side say what this process can take.
+    pub async fn claim_parked(
+        &self,
+        consumer: i32,
+        n: usize,
+        lease: Duration,
+        types: &[String],
+        versions: &[i32],
+    ) -> Result<Claim, Error> {
+        let rows = self
+            .remembered(
+                "select * from outlast._claim_parked($5, $6, $7, $8, $9, $1, $2, $3, $4)",
+                &[
+                    (&consumer, Type::INT4),
+                    (&int(n), Type::INT4),
+                    (&millis(lease), Type::INT4),
+                    (&types, Type::TEXT_ARRAY),
+                    (&versions, Type::INT4_ARRAY),
+                ],
+            )
+            .await?;
+        Claim::from_rows(&rows)
+    }
+
+    /// When the next parked event of this consumer is due, from now; zero when it is due already.
+    pub async fn parked_due(&self, consumer: i32) -> Result<Option<Duration>, Error> {
+        let row = self
+            .one(
+                "select greatest(0, extract(epoch from min(next_at) - outlast.clock()))::float8
+                 from outlast._parked where consumer = $1 and state = 'retry'
+                   and (token is null or not exists (select from outlast._lease l where l.token = _parked.token))",
+                &[(&consumer, Type::INT4)],
+            )
+            .await?;
+        Ok(row.get::<_, Option<f64>>(0).map(Duration::from_secs_f64))
+    }
+
+    /// Seals events that an effect handler returned `Ok` for. Committed when it returns. `repeated` tolerates those that
+    /// are sealed already: after a takeover, or when the answer to the same call was lost.
+    pub async fn seal(&self, token: Uuid, ids: &[Uuid], repeated: bool) -> Result<(), Error> {
+        self.one(
+            "select outlast._seal($1, $2, $3)",
+            &[(&token, Type::UUID), (&ids, Type::UUID_ARRAY), (&repeated, Type::BOOL)],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Completes one event, as skipped for a reason. Committed when it returns.
+    pub async fn skip(&self, token: Uuid, id: Uuid, reason: &str) -> Result<(), Error> {
+        self.one(
+            "select outlast.complete($1, $2, 'skipped', $3)::text",
+            &[(&token, Type::UUID), (&id, Type::UUID), (&reason, Type::TEXT)],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Marks events of a reclaimed batch as about to start. Committed when it returns.
+    pub async fn start(&self, token: Uuid, ids: &[Uuid]) -> Result<(), Error> {
+        self.one("select outlast._start($1, $2)::text", &[(&token, Type::UUID), (&ids, Type::UUID_ARRAY)]).await.map(drop)
+    }
+
+    /// Records a failure; answers what became of the event: `retry` or `quarantined`. Committed when it returns.
+    pub async fn fail(&self, token: Uuid, id: Uuid, failure: &outlast_core::Failure) -> Result<String, Error> {
+        let class = failure.class.as_str();
+        let reason = outlast_core::text::clean(&failure.reason);
+        let after = failure.after.map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
+        let row = self
+            .one(
+                "select outlast.fail($1, $2, $3, $4, $5)",
+                &[
+                    (&token, Type::UUID),
+                    (&id, Type::UUID),
+                    (&class, Type::TEXT),
+                    (&reason, Type::TEXT),
+                    (&after, Type::INT8),
+                ],
+            )
+            .await?;
+        Ok(row.get(0))
+    }
+
+    /// Parks an event that no handler of this process can read, without a charge. Committed when it returns.
+    pub async fn wait_for_version(&self, token: Uuid, id: Uuid) -> Result<(), Error> {
+        self.one("select outlast._wait_for_version($1, $2)::text", &[(&token, Type::UUID), (&id, Type::UUID)]).await.map(drop)
+    }
+
+    /// Ends the batches of these tokens by what the tables say; answers how many events were left over and parked.
+    /// Committed when it returns.
+    pub async fn finish(&self, tokens: &[Uuid]) -> Result<usize, Error> {
+        let rows = self
+            .remembered("select leftovers from outlast._finish($5, $1, $2, $3, $4)", &[(&tokens, Type::UUID_ARRAY)])
+            .await?;
+        Ok(rows.iter().map(|row| usize::try_from(row.get::<_, i32>(0)).unwrap_or(0)).sum())
+    }
+
+    /// Gives a batch back without a charge; `running` are the ids that a handler still works on.
+    pub async fn hand_back(&self, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
+        self.one("select outlast._hand_back($1, $2)::text", &[(&token, Type::UUID), (&running, Type::UUID_ARRAY)])
+            .await
+            .map(drop)
+    }
+
+    /// Reads which consumers are paused, by id, with the reason.
+    pub async fn paused(&self) -> Result<Vec<(i32, String)>, Error> {
+        let rows = self
+            .rows("select id, coalesce(reason, state) from outlast._consumer where state <> 'active'", &[])
+            .await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    async fn one(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Row, Error> {
+        let rows = self.rows(sql, args).await?;
+        rows.into_iter().next().ok_or_else(|| Error::Unexpected(format!("no row from: {sql}")))
+    }
+
+    /// A statement whose commit this process must find again: `$1` to `$4` are its mark. Acknowledged when it returned.
+    async fn remembered(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Error> {
+        let mark = self.place.next();
+        let (process, acked) = (self.place.process(), self.place.acked());
+        let mut all: Vec<(&(dyn ToSql + Sync), Type)> = vec![
+            (&process, Type::UUID),
+            (&mark.seq, Type::INT8),
+            (&mark.nonce, Type::UUID),
+            (&acked.seq, Type::INT8),
+        ];
+        all.extend(args.iter().map(|(value, kind)| (*value, kind.clone())));
+        let rows = self.rows(sql, &all).await?;
+        // Without a row nothing was let out and nothing was written for it.
+        if !rows.is_empty() && rows.iter().any(|row| row.columns().len() == 1 || row.get::<_, Option<Uuid>>(0).is_some()) {
+            self.place.acknowledge(mark);
+        }
+        Ok(rows)
+    }
+
+    async fn rows(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Error> {
+        let client = within("get a connection", self.pool.get()).await??;
+        match within(sql, client.query_typed(sql, args)).await {
+            Ok(answer) => Ok(answer?),
+            Err(stalled) => {
+                // It may be answered later, to nobody: the connection is not used again.
+                drop(Client::take(client));
+                Err(stalled)
+            }
+        }
+    }
+}
+
+async fn within<T>(what: &str, work: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(STATEMENT, work).await.map_err(|_| Error::Stalled { what: what.to_owned(), after: STATEMENT })
+}
+
+fn millis(d: Duration) -> i32 {
+    i32::try_from(d.as_millis()).unwrap_or(i32::MAX)
+}
+
+fn int(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}

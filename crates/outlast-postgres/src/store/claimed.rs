@@ -1,0 +1,82 @@
+//! What a claim hands out.
+
+use std::time::SystemTime;
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::Error;
+
+/// The answer of a claim.
+#[derive(Debug, Default)]
+pub struct Claim {
+    /// The events, grouped by their token, in id order within each.
+    pub events: Vec<Claimed>,
+    /// Nothing was found in the part that was looked at, but there is more: claim again at once.
+    pub more: bool,
+}
+
+/// One event under a lease: the whole envelope and the exact payload bytes.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the columns of the log, by their own names")]
+pub struct Claimed {
+    pub token: Uuid,
+    pub event_id: Uuid,
+    pub log_id: i64,
+    pub kind: String,
+    pub version: i32,
+    pub tenant: String,
+    pub key: Option<String>,
+    pub actor: Option<String>,
+    pub correlation_id: Option<Uuid>,
+    pub causation_id: Option<Uuid>,
+    pub traceparent: Option<String>,
+    pub headers: Option<serde_json::Value>,
+    pub source: Option<String>,
+    pub subject: Option<String>,
+    pub aggregate_version: Option<i64>,
+    pub content_type: String,
+    pub codec_key: Option<String>,
+    pub payload: Vec<u8>,
+    pub emitted_at: SystemTime,
+    /// 1 + reclaims of its batch + failures charged to it.
+    pub attempt: i32,
+    /// Of its batch; from 1 on, ids are marked before they start.
+    pub reclaims: i32,
+}
+
+impl Claim {
+    pub(super) fn from_rows(rows: &[Row]) -> Result<Self, Error> {
+        let mut claim = Self::default();
+        for row in rows {
+            if row.try_get::<_, Option<Uuid>>(0)?.is_none() {
+                claim.more = true;
+                continue;
+            }
+            claim.events.push(Claimed {
+                token: row.try_get(0)?,
+                event_id: row.try_get(1)?,
+                log_id: row.try_get(2)?,
+                kind: row.try_get(3)?,
+                version: row.try_get(4)?,
+                tenant: row.try_get(5)?,
+                key: row.try_get(6)?,
+                actor: row.try_get(7)?,
+                correlation_id: row.try_get(8)?,
+                causation_id: row.try_get(9)?,
+                traceparent: row.try_get(10)?,
+                headers: row.try_get(11)?,
+                source: row.try_get(12)?,
+                subject: row.try_get(13)?,
+                aggregate_version: row.try_get(14)?,
+                content_type: row.try_get(15)?,
+                codec_key: row.try_get(16)?,
+                payload: row.try_get(17)?,
+                emitted_at: row.try_get(18)?,
+                attempt: row.try_get(19)?,
+                reclaims: row.try_get(20)?,
+            });
+        }
+        Ok(claim)
+    }
+}

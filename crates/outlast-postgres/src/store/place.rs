@@ -1,0 +1,158 @@
+//! Where am I: is this still the database that acknowledged my last commit?
+//!
+//! A heartbeat would not tell: it can be present after a lossy promotion while a commit that let something out is gone.
+//! So every claim and every finish writes a numbered mark, and each new connection looks for the last acknowledged one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_postgres::{Client, types::Type};
+use uuid::Uuid;
+
+use crate::Error;
+
+/// One numbered mark.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub(super) seq: i64,
+    pub(super) nonce: Uuid,
+}
+
+#[derive(Debug)]
+struct Inner {
+    next: i64,
+    acked: Mark,
+    stopped: Option<String>,
+}
+
+/// What this process must find again. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Place {
+    process: Uuid,
+    deployment: Option<String>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+/// What the database says of itself to one process.
+#[derive(Clone, Debug)]
+pub struct Where {
+    /// The name that the database was given; none in development.
+    pub deployment: Option<String>,
+    /// False in a copy made from a template.
+    pub database_is_ours: bool,
+    /// False after a dump and restore or a logical copy: transaction ids restarted.
+    pub xids_are_ours: bool,
+    /// False when the last acknowledged commit of this process is gone: history was rewound.
+    pub remembered: bool,
+    /// Why a person stopped all work, if one did.
+    pub stopped: Option<String>,
+    /// A standby cannot be claimed from: its snapshots leave out open writers.
+    pub standby: bool,
+}
+
+impl Place {
+    /// A new process. `deployment` is what the configuration says; it must equal the database's.
+    pub fn new(deployment: Option<String>) -> Self {
+        let acked = Mark { seq: 0, nonce: Uuid::nil() };
+        let inner = Inner { next: 0, acked, stopped: None };
+        Self { process: Uuid::new_v4(), deployment, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// The random identity of this process. Host names and pids never identify an owner.
+    pub fn process(&self) -> Uuid {
+        self.process
+    }
+
+    /// Why this process may not work on, once a check has failed.
+    pub fn stopped(&self) -> Option<String> {
+        self.lock().stopped.clone()
+    }
+
+    pub(super) fn next(&self) -> Mark {
+        let mut inner = self.lock();
+        inner.next += 1;
+        Mark { seq: inner.next, nonce: Uuid::new_v4() }
+    }
+
+    pub(super) fn acked(&self) -> Mark {
+        self.lock().acked
+    }
+
+    pub(super) fn acknowledge(&self, mark: Mark) {
+        let mut inner = self.lock();
+        if mark.seq > inner.acked.seq {
+            inner.acked = mark;
+        }
+    }
+
+    /// Asks a new connection. A failed check is remembered: this process stops, whatever later connections say.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] with what was found and what to do; [`Error::Standby`] on a standby.
+    pub async fn check(&self, client: &Client) -> Result<Where, Error> {
+        let mut acked = self.acked();
+        let found = loop {
+            let found = self.ask(client, acked).await?;
+            let newer = self.acked();
+            // A later commit was acknowledged meanwhile and has removed the mark that we asked for.
+            if found.remembered || newer.seq == acked.seq {
+                break found;
+            }
+            acked = newer;
+        };
+        self.judge(&found)?;
+        Ok(found)
+    }
+
+    async fn ask(&self, client: &Client, acked: Mark) -> Result<Where, Error> {
+        let row = client
+            .query_typed(
+                "select deployment, database_is_ours, xids_are_ours, remembered, stopped, standby from outlast._where($1, $2, $3)",
+                &[(&self.process, Type::UUID), (&acked.seq, Type::INT8), (&acked.nonce, Type::UUID)],
+            )
+            .await?
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::Stopped("outlast._house is empty: this schema was not installed by migrate".into()))?;
+        Ok(Where {
+            deployment: row.try_get(0)?,
+            database_is_ours: row.try_get(1)?,
+            xids_are_ours: row.try_get(2)?,
+            remembered: row.try_get(3)?,
+            stopped: row.try_get(4)?,
+            standby: row.try_get(5)?,
+        })
+    }
+
+    fn judge(&self, found: &Where) -> Result<(), Error> {
+        if found.standby {
+            return Err(Error::Standby);
+        }
+        let why = if let Some(why) = &found.stopped {
+            why.clone()
+        } else if found.deployment != self.deployment {
+            format!(
+                "this database is deployment {}, this process is configured for {}",
+                name(found.deployment.as_deref()),
+                name(self.deployment.as_deref())
+            )
+        } else if !found.database_is_ours {
+            "this database is a copy of the one that was migrated (its oid differs)".into()
+        } else if !found.xids_are_ours {
+            "this database was restored from a dump or copied logically: transaction ids restarted".into()
+        } else if !found.remembered {
+            "history was rewound: the last commit that this process was told of is not in this database".into()
+        } else {
+            return Ok(());
+        };
+        self.lock().stopped.get_or_insert_with(|| why.clone());
+        Err(Error::Stopped(why))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(deployment: Option<&str>) -> String {
+    deployment.map_or_else(|| "none".to_owned(), |name| format!("`{name}`"))
+}
