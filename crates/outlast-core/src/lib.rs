@@ -1,0 +1,20 @@
+//! The rules of Outlast: what a user implements and what the loops decide by.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number: those are arguments.
+//! The statements live one floor up in `outlast-postgres`, the loops in `outlast-engine`.
+#![warn(missing_docs)]
+
+pub mod backoff;
+pub mod event;
+pub mod failure;
+mod foreign;
+pub mod name;
+pub mod outcome;
+pub mod poll;
+pub mod size;
+pub mod sqlstate;
+pub mod text;
+
+pub use event::{Consumable, Event, Payload, Unreadable};
+pub use failure::{Class, Classify, Failure};
+pub use outcome::Outcome;
