@@ -191,6 +191,12 @@ pub trait Classify: fmt::Display {
     fn charged(&self) -> bool {
         true
     }
+
+    /// What to store and show. Override it where `Display` says too little, or more than should be stored.
+    fn reason(&self) -> String {
+        // `{:#}` makes anyhow and its like print the whole chain; others do not care.
+        format!("{self:#}")
+    }
 }
 
 impl<E: Classify> From<E> for Failure {
@@ -198,7 +204,7 @@ impl<E: Classify> From<E> for Failure {
         Self {
             after: error.after(),
             charged: error.charged(),
-            ..Self::new(error.class(), error)
+            ..Self::new(error.class(), error.reason())
         }
     }
 }

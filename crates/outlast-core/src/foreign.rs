@@ -44,6 +44,15 @@ impl Classify for tokio_postgres::Error {
             .code()
             .is_some_and(|state| crate::sqlstate::is_conflict(state.code()))
     }
+
+    /// `Display` says only "db error". DETAIL stays out: it may quote the user's rows.
+    fn reason(&self) -> String {
+        match (self.as_db_error(), std::error::Error::source(self)) {
+            (Some(sent), _) => format!("{} ({})", sent.message(), sent.code().code()),
+            (None, Some(why)) => format!("{self}: {why}"),
+            (None, None) => self.to_string(),
+        }
+    }
 }
 
 #[cfg(feature = "tokio-postgres")]
@@ -83,22 +92,39 @@ impl Classify for anyhow::Error {
     fn charged(&self) -> bool {
         known(self).is_none_or(Classify::charged)
     }
+
+    fn reason(&self) -> String {
+        let mut reasons = Vec::new();
+        for cause in self.chain() {
+            match as_classify(cause) {
+                Some(found) => {
+                    reasons.push(found.reason());
+                    break;
+                }
+                None => reasons.push(cause.to_string()),
+            }
+        }
+        reasons.join(": ")
+    }
 }
 
 /// The first error in the chain whose class is known: context added by the caller does not hide a serialization failure.
 #[cfg(feature = "anyhow")]
 fn known(error: &anyhow::Error) -> Option<&dyn Classify> {
-    error.chain().find_map(|_cause| -> Option<&dyn Classify> {
-        #[cfg(feature = "tokio-postgres")]
-        if let Some(found) = _cause.downcast_ref::<tokio_postgres::Error>() {
-            return Some(found);
-        }
-        #[cfg(feature = "sqlx-0_9")]
-        if let Some(found) = _cause.downcast_ref::<sqlx::Error>() {
-            return Some(found);
-        }
-        None
-    })
+    error.chain().find_map(as_classify)
+}
+
+#[cfg(feature = "anyhow")]
+fn as_classify<'a>(_cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a dyn Classify> {
+    #[cfg(feature = "tokio-postgres")]
+    if let Some(found) = _cause.downcast_ref::<tokio_postgres::Error>() {
+        return Some(found);
+    }
+    #[cfg(feature = "sqlx-0_9")]
+    if let Some(found) = _cause.downcast_ref::<sqlx::Error>() {
+        return Some(found);
+    }
+    None
 }
 
 #[cfg(test)]
