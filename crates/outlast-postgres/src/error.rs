@@ -1,0 +1,303 @@
+//! What can go wrong between us and PostgreSQL, as one enum for every crate of Outlast.
+//!
+//! A handler's failure is not here: that is data (`outlast_core::Failure`). What an operator may meet carries a code
+//! with a page in `docs/errors/`.
+
+mod classify;
+mod state;
+
+use outlast_core::Classify;
+use std::fmt;
+use uuid::Uuid;
+
+/// The error of another crate, kept as the source.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why Outlast could not do what was asked.
+///
+/// Bad input is found before a statement is sent, so it leaves your transaction usable. [`Error::Database`] means that
+/// a statement failed: PostgreSQL then refuses everything but a rollback.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection has no open transaction, so the intent would be a second, separate write.
+    #[error(
+        "no transaction is open on this connection: begin one, write your rows in it, then emit"
+    )]
+    NoTransaction,
+
+    /// The same key was accepted before with other content. Nothing was written.
+    #[error("{kind} {key}: accepted before with other content, as {first}")]
+    Conflict {
+        /// What kind of intent: `event`.
+        kind: &'static str,
+        /// The key that both have.
+        key: String,
+        /// The id of the one that was accepted.
+        first: Uuid,
+    },
+
+    /// The same key was accepted so long ago that its content cannot be compared any more. Nothing was written.
+    #[error("{kind} {key}: accepted before, longer ago than keys are compared")]
+    Expired {
+        /// What kind of intent: `event`.
+        kind: &'static str,
+        /// The key that both have.
+        key: String,
+    },
+
+    /// The payload is too large. Store the content elsewhere and emit a reference to it.
+    #[error(
+        "payload of {bytes} bytes is over the limit of {limit}: store the content elsewhere and emit a reference to it"
+    )]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+
+    /// A name, key, tenant or other argument that cannot be stored.
+    #[error("{0}")]
+    BadName(String),
+
+    /// A payload that no reader could be trusted with: NUL, not UTF-8, too deep, not JSON though it says so.
+    #[error("{0}")]
+    BadPayload(String),
+
+    /// An event id that is not a version 7 UUID of the last days.
+    #[error("{0}")]
+    BadId(String),
+
+    /// The database has no Outlast schema, or an older one than this program needs.
+    #[error(
+        "the database has schema version {found} of Outlast, this program needs {need}: run `outlast migrate` (OUT-0002)"
+    )]
+    NotMigrated {
+        /// The version it has; 0 is none.
+        found: u32,
+        /// The version it should have.
+        need: u32,
+    },
+
+    /// The schema is newer than this program can work with.
+    #[error(
+        "the database has schema version {found} of Outlast, this program knows {known}: run a newer program (OUT-0003)"
+    )]
+    NewerSchema {
+        /// The version it has.
+        found: u32,
+        /// The newest that this program knows.
+        known: u32,
+    },
+
+    /// The server is a standby; Outlast works on the primary only.
+    #[error("this server is a standby: connect to the primary (OUT-0004)")]
+    Standby,
+
+    /// Somebody newer owns this work; nothing more may be written for it.
+    #[error("the lease is lost: somebody newer owns this work (OUT-0005)")]
+    LeaseLost,
+
+    /// This event was completed before; your transaction must not commit its effects again.
+    #[error("already sealed: this event was completed before")]
+    AlreadySealed,
+
+    /// The event is not in this claim, or was given to a later try.
+    #[error("not in this claim: a later try owns this event")]
+    NotInClaim,
+
+    /// The database may have been restored or copied; a person must confirm before work goes on.
+    #[error("stopped: {0} (OUT-0006)")]
+    Stopped(String),
+
+    /// The transaction has the wrong isolation level, or wrote something before it may.
+    #[error("wrong transaction: {0}")]
+    Isolation(String),
+
+    /// No such consumer is registered in this database.
+    #[error("unknown consumer: {0} (OUT-0007)")]
+    UnknownConsumer(String),
+
+    /// The configuration cannot work; every problem is listed.
+    #[error("configuration: {0} (OUT-0008)")]
+    Config(String),
+
+    /// No connection to the server came about.
+    #[error("cannot connect to {target}: {why} (OUT-0001)")]
+    Connect {
+        /// Where to, without the password.
+        target: String,
+        /// What stood in the way.
+        why: Refused,
+        /// What the driver said.
+        source: Source,
+    },
+
+    /// No connection of the pool became free in time.
+    #[error("no connection of the pool became free in time (OUT-0009)")]
+    PoolExhausted,
+
+    /// COMMIT was answered by ROLLBACK: a statement had failed before and its error was swallowed.
+    #[error("rolled back instead of committed: a statement of this transaction had failed before")]
+    RolledBack,
+
+    /// The connection broke while COMMIT was on its way: nobody knows yet whether it committed.
+    #[error("no answer to commit, so nobody knows yet whether it took place: {0}")]
+    CommitUnknown(#[source] DatabaseError),
+
+    /// A statement failed.
+    #[error("{0}")]
+    Database(#[source] DatabaseError),
+}
+
+/// What stood in the way of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Nothing listens there, or it cannot be reached.
+    NoServer,
+    /// User or password are wrong, or this user may not connect from here.
+    Login,
+    /// The server asks for a password and none was given.
+    NoPassword,
+    /// There is no database of that name.
+    NoDatabase,
+    /// The server is starting, stopping or recovering.
+    NotReady,
+    /// All connections are taken.
+    Full,
+    /// TLS could not be agreed on, or the certificate was refused.
+    Tls,
+    /// Something else; see the source.
+    Other,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoServer => {
+                "no server answers there; is PostgreSQL running, and are host and port right?"
+            }
+            Self::Login => "the server refuses this user or password",
+            Self::NoPassword => "the server asks for a password and none was given",
+            Self::NoDatabase => "there is no such database; create it first",
+            Self::NotReady => "the server is starting, stopping or recovering",
+            Self::Full => "all connections of the server are taken",
+            Self::Tls => "TLS could not be agreed on, or the server's certificate was refused",
+            Self::Other => "the server or the network refused",
+        })
+    }
+}
+
+/// An error of the database driver, and its SQLSTATE if the server sent one.
+pub struct DatabaseError {
+    state: Option<String>,
+    source: Source,
+}
+
+impl DatabaseError {
+    /// The error of a driver that has no adapter here.
+    pub fn new(state: Option<String>, source: impl Into<Source>) -> Self {
+        Self {
+            state,
+            source: source.into(),
+        }
+    }
+
+    /// The five characters that say what happened, such as `40001`; none when the connection broke.
+    pub fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+}
+
+impl fmt::Debug for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({:?})", self.source)
+    }
+}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (
+            self.source.downcast_ref::<tokio_postgres::Error>(),
+            &self.state,
+        ) {
+            (Some(driver), _) => f.write_str(&driver.reason()),
+            (None, Some(state)) => write!(f, "{} ({state})", self.source),
+            (None, None) => self.source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DatabaseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.source.as_ref())
+    }
+}
+
+impl Error {
+    /// The code of the page in `docs/errors/` that tells an operator what to do.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Connect { .. } => Some("OUT-0001"),
+            Self::NotMigrated { .. } => Some("OUT-0002"),
+            Self::NewerSchema { .. } => Some("OUT-0003"),
+            Self::Standby => Some("OUT-0004"),
+            Self::LeaseLost => Some("OUT-0005"),
+            Self::Stopped(_) => Some("OUT-0006"),
+            Self::UnknownConsumer(_) => Some("OUT-0007"),
+            Self::Config(_) => Some("OUT-0008"),
+            Self::PoolExhausted => Some("OUT-0009"),
+            _ => None,
+        }
+    }
+
+    /// The SQLSTATE behind it, if the server sent one.
+    pub fn state(&self) -> Option<&str> {
+        match self {
+            Self::Database(error) | Self::CommitUnknown(error) => error.state(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_ends_with_the_code_of_its_page() {
+        let met = [
+            Error::Connect {
+                target: "db".into(),
+                why: Refused::Login,
+                source: "x".into(),
+            },
+            Error::NotMigrated { found: 0, need: 1 },
+            Error::NewerSchema { found: 2, known: 1 },
+            Error::Standby,
+            Error::LeaseLost,
+            Error::Stopped("x".into()),
+            Error::UnknownConsumer("x".into()),
+            Error::Config("x".into()),
+            Error::PoolExhausted,
+        ];
+        for error in met {
+            let code = error.code().expect("an operator may meet it");
+            assert!(
+                error.to_string().ends_with(&format!(" ({code})")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn results_stay_small() {
+        assert!(
+            size_of::<Error>() <= 72,
+            "{} bytes in every Result",
+            size_of::<Error>()
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! The caller's transaction, whatever driver it is of: one call, object safe.
+//!
+//! [`Tx`] is implemented for concrete transactions and never for a pool: an intent written through a pool would be a
+//! second write beside the business rows. [`Pool`] and [`OwnedTx`] are for handlers whose transaction Outlast begins and
+//! commits. The adapters are one file a driver; to add one, implement `call` and map errors with `Error::from_parts`.
+
+#[cfg(feature = "sqlx-0_9")]
+mod sqlx_0_9;
+mod tokio_postgres;
+
+pub use self::tokio_postgres::ClientTx;
+use crate::Error;
+use std::{future::Future, pin::Pin};
+
+/// A future that can be sent to another thread, in a box.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One argument of a statement. Text is bound as `text`; the statement casts it to what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Bound as `text`.
+    Text(Option<&'a str>),
+    /// Bound as `bytea`.
+    Bytes(Option<&'a [u8]>),
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(Some(text))
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Value<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// An open transaction of any driver: pass `&mut tx`, the one that also writes your business rows.
+///
+/// Implemented for `sqlx::PgTransaction` (feature `sqlx-0_9`), `tokio_postgres::Transaction`,
+/// `deadpool_postgres::Transaction` and [`ClientTx`]. A bare `sqlx::PgConnection` is taken if a transaction is open on it,
+/// else the answer is [`Error::NoTransaction`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an open transaction",
+    label = "pass `&mut tx`, the transaction that also writes your business rows",
+    note = "with a pool or an autocommit connection this would be a second write"
+)]
+pub trait Tx: Send {
+    /// Runs one statement and returns the columns of its first row as text; nothing if it has no row.
+    ///
+    /// # Errors
+    /// When the statement fails, PostgreSQL refuses everything in this transaction but a rollback.
+    fn call<'a>(
+        &'a mut self,
+        sql: &'static str,
+        args: &'a [Value<'a>],
+    ) -> BoxFuture<'a, Result<Vec<Option<String>>, Error>>;
+}
+
+/// A transaction that owns its connection, so that it can be committed by whoever holds it.
+pub trait OwnedTx: Tx + 'static {
+    /// Commits. Once this was polled the commit is carried to its end even if the future is dropped.
+    ///
+    /// # Errors
+    /// [`Error::CommitUnknown`] when the connection broke before the answer: it may have committed.
+    /// [`Error::RolledBack`] and [`Error::Database`] are definite: nothing of it is there.
+    fn commit(self) -> BoxFuture<'static, Result<(), Error>>;
+
+    /// Undoes everything. Dropping the transaction does so too, but without telling when.
+    fn rollback(self) -> BoxFuture<'static, Result<(), Error>>;
+}
+
+/// Where Outlast begins and commits for you: `sqlx::PgPool` (feature `sqlx-0_9`) or `deadpool_postgres::Pool`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a pool that Outlast can begin a transaction on",
+    note = "pass `&sqlx::PgPool` (feature `sqlx-0_9`) or `&deadpool_postgres::Pool`"
+)]
+pub trait Pool: Clone + Send + Sync + 'static {
+    /// The transaction it gives.
+    type Tx: OwnedTx;
+
+    /// Takes a connection and begins a transaction on it.
+    ///
+    /// Dropping the future never leaves a transaction open behind it. How long to wait for a connection is the pool's
+    /// own setting, or the caller's who drops the future.
+    fn begin(&self) -> BoxFuture<'static, Result<Self::Tx, Error>>;
+}
+
+/// Carries a future to its end even if the caller goes away: half a BEGIN or COMMIT is worse than an unwanted one.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    match ::tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(stopped) => Err(Error::Database(crate::error::DatabaseError::new(
+            None, stopped,
+        ))),
+    }
+}
