@@ -172,9 +172,9 @@ begin
   at := outlast.clock();
   if charged then p.failures := p.failures + 1; end if;
   select c.attempts into budget from outlast._consumer c where c.id = l.consumer;
-  -- A provider's own waiting time may only lengthen ours; what it says is capped at an hour.
+  -- A told waiting time may only lengthen ours, up to an hour for a throttled try and a week for any other.
   wait := least(greatest(wait, case when charged then outlast._backoff(p.failures) else interval '1 second' end),
-                interval '1 hour');
+                case when charged then interval '7 days' else interval '1 hour' end);
   p.state := case when fail.class = 'permanent' or p.failures >= budget then 'quarantined' else 'retry' end;
   update outlast._parked x
   set state = p.state, class = fail.class, failures = p.failures, reason = txt,

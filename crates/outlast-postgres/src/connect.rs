@@ -8,7 +8,7 @@ mod surroundings;
 mod tls;
 
 use crate::Error;
-use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, Manager, ManagerConfig, RecyclingMethod, Runtime};
 use params::Params;
 use std::{fmt, future::poll_fn, time::Duration};
 use surroundings::Surroundings;
@@ -208,17 +208,33 @@ async fn open(
 /// # Errors
 /// [`Error::Config`] when the certificates cannot be read. No connection is tried yet.
 pub fn pool(target: &Target, size: usize) -> Result<deadpool_postgres::Pool, Error> {
+    pool_with(target, size, None)
+}
+
+/// The same, with a check that every new connection must pass before anybody gets it.
+///
+/// # Errors
+/// As [`pool`].
+pub fn pool_with(
+    target: &Target,
+    size: usize,
+    check: Option<Hook>,
+) -> Result<deadpool_postgres::Pool, Error> {
     let connector = target.tls.connector().map_err(Error::Config)?;
     let manager = ManagerConfig {
         recycling_method: RecyclingMethod::Fast,
     };
     let manager = Manager::from_config(target.config.clone(), connector, manager);
-    let pool = deadpool_postgres::Pool::builder(manager)
+    let mut builder = deadpool_postgres::Pool::builder(manager)
         .max_size(size)
         .runtime(Runtime::Tokio1)
-        .create_timeout(Some(CONNECT_TIMEOUT * 2))
-        .build();
-    pool.map_err(|error| Error::Config(error.to_string()))
+        .create_timeout(Some(CONNECT_TIMEOUT * 2));
+    if let Some(check) = check {
+        builder = builder.post_create(check);
+    }
+    builder
+        .build()
+        .map_err(|error| Error::Config(error.to_string()))
 }
 
 #[cfg(test)]

@@ -149,6 +149,19 @@ pub enum Error {
     /// A statement failed.
     #[error("{0}")]
     Database(#[source] DatabaseError),
+
+    /// The database did not answer in time; its connection was given up.
+    #[error("no answer after {after:?}: {what}")]
+    Stalled {
+        /// What was asked.
+        what: String,
+        /// How long it was waited for.
+        after: std::time::Duration,
+    },
+
+    /// Something that cannot be; a bug of ours.
+    #[error("unexpected: {0}")]
+    Unexpected(String),
 }
 
 /// What stood in the way of a connection.
@@ -250,6 +263,24 @@ impl Error {
             Self::Config(_) => Some("OUT-0008"),
             Self::PoolExhausted => Some("OUT-0009"),
             _ => None,
+        }
+    }
+
+    /// Whether the same call can succeed a little later without anybody changing anything.
+    pub fn is_transient(&self) -> bool {
+        use outlast_core::{Class, Classify};
+        match self {
+            Self::Stalled { .. } | Self::PoolExhausted | Self::Standby | Self::CommitUnknown(_) => {
+                true
+            }
+            Self::Connect { why, .. } => {
+                matches!(
+                    why,
+                    Refused::NoServer | Refused::NotReady | Refused::Full | Refused::Other
+                )
+            }
+            Self::Database(error) => error.state().is_none() || error.class() == Class::Retry,
+            _ => false,
         }
     }
 

@@ -1,6 +1,15 @@
+//! Outlast on PostgreSQL: the schema, its SQL functions, and the only statements.
+//!
+//! What an application meets is re-exported by the crate `outlast`; the engine uses the rest. `migrate` brings a database
+//! up to this program, [`event`] writes intents in the caller's transaction ([`tx`]), [`store`] claims and records,
+//! [`watch`] tells whether there is news.
+
 pub mod connect;
 pub mod error;
 pub mod event;
+pub mod migrate;
+pub mod store;
 pub mod tx;
+pub mod watch;
 
 pub use error::Error;

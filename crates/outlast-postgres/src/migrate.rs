@@ -60,11 +60,18 @@ pub async fn plan(client: &Client) -> Result<Plan, Error> {
     let applied: Option<String> = if found == 0 {
         None
     } else {
-        let row = client.query_opt("select digest from outlast._functions", &[]).await?;
+        let row = client
+            .query_opt("select digest from outlast._functions", &[])
+            .await?;
         row.map(|row| row.get(0))
     };
     let functions_differ = found <= known && applied.as_deref() != Some(digest().as_str());
-    Ok(Plan { found, known, pending, functions_differ })
+    Ok(Plan {
+        found,
+        known,
+        pending,
+        functions_differ,
+    })
 }
 
 /// Applies what is pending; each step is durable when it is reported. Safe to run twice at once and to kill.
@@ -87,15 +94,26 @@ pub async fn run(client: &mut Client, mut report: impl FnMut(&str)) -> Result<Mi
     if functions {
         report("functions");
     }
-    Ok(Migrated { from, to: known, functions })
+    Ok(Migrated {
+        from,
+        to: known,
+        functions,
+    })
 }
 
 /// All of it as one SQL file, for teams whose DDL is reviewed and run by somebody else.
 pub fn sql() -> String {
-    let mut out = String::from("-- Outlast: run this file as the owner of the schema, with psql -1 -f.\n\n");
+    let mut out =
+        String::from("-- Outlast: run this file as the owner of the schema, with psql -1 -f.\n\n");
     out.push_str(files::BOOTSTRAP);
     for migration in MIGRATIONS {
-        out.push_str(&format!("\n-- {:04} {}\n{}\n{}\n", migration.version, migration.name, migration.sql, record(migration)));
+        out.push_str(&format!(
+            "\n-- {:04} {}\n{}\n{}\n",
+            migration.version,
+            migration.name,
+            migration.sql,
+            record(migration)
+        ));
     }
     for (name, text) in FUNCTIONS {
         out.push_str(&format!("\n-- functions/{name}.sql\n{text}\n"));
@@ -118,7 +136,10 @@ pub async fn check(client: &Client) -> Result<(), Error> {
     }
     if found > need {
         let breaking: bool = client
-            .query_one("select exists (select from outlast._migration where version > $1 and breaking)", &[&(need as i32)])
+            .query_one(
+                "select exists (select from outlast._migration where version > $1 and breaking)",
+                &[&(need as i32)],
+            )
             .await?
             .get(0);
         if breaking {
@@ -129,11 +150,19 @@ pub async fn check(client: &Client) -> Result<(), Error> {
 }
 
 async fn version(client: &Client) -> Result<u32, Error> {
-    let exists: bool = client.query_one("select to_regclass('outlast._migration') is not null", &[]).await?.get(0);
+    let exists: bool = client
+        .query_one("select to_regclass('outlast._migration') is not null", &[])
+        .await?
+        .get(0);
     if !exists {
         return Ok(0);
     }
-    let row = client.query_one("select coalesce(max(version), 0) from outlast._migration", &[]).await?;
+    let row = client
+        .query_one(
+            "select coalesce(max(version), 0) from outlast._migration",
+            &[],
+        )
+        .await?;
     Ok(u32::try_from(row.get::<_, i32>(0)).unwrap_or(0))
 }
 
@@ -147,7 +176,7 @@ enum Step {
 async fn apply(client: &mut Client, step: Step) -> Result<bool, Error> {
     for attempt in 1.. {
         match try_apply(client, step).await {
-            Err(Error::Database(e)) if attempt < LOCK_TRIES && lock_not_available(&e) => {
+            Err(Error::Database(e)) if attempt < LOCK_TRIES && lock_not_available(e.state()) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             other => return other,
@@ -159,13 +188,20 @@ async fn apply(client: &mut Client, step: Step) -> Result<bool, Error> {
 async fn try_apply(client: &mut Client, step: Step) -> Result<bool, Error> {
     let tx = client.transaction().await?;
     // Waiting for another run is no reason to give up, so the timeout comes after this lock.
-    tx.execute("select pg_advisory_xact_lock($1)", &[&RUN_LOCK]).await?;
-    tx.batch_execute(&format!("set local lock_timeout = '{LOCK_TIMEOUT}'; set local client_min_messages = warning")).await?;
+    tx.execute("select pg_advisory_xact_lock($1)", &[&RUN_LOCK])
+        .await?;
+    tx.batch_execute(&format!(
+        "set local lock_timeout = '{LOCK_TIMEOUT}'; set local client_min_messages = warning"
+    ))
+    .await?;
     tx.batch_execute(files::BOOTSTRAP).await?;
     match step {
         Step::Migration(migration) => {
             let done = tx
-                .query_opt("select from outlast._migration where version = $1", &[&(migration.version as i32)])
+                .query_opt(
+                    "select from outlast._migration where version = $1",
+                    &[&(migration.version as i32)],
+                )
                 .await?;
             if done.is_some() {
                 return Ok(false);
@@ -174,12 +210,18 @@ async fn try_apply(client: &mut Client, step: Step) -> Result<bool, Error> {
             tx.batch_execute(&record(migration)).await?;
         }
         Step::Functions => {
-            let same = tx.query_opt("select from outlast._functions where digest = $1", &[&digest()]).await?;
+            let same = tx
+                .query_opt(
+                    "select from outlast._functions where digest = $1",
+                    &[&digest()],
+                )
+                .await?;
             if same.is_some() {
                 return Ok(false);
             }
             // Bodies name each other; all of them are there at the end of this transaction.
-            tx.batch_execute("set local check_function_bodies = off").await?;
+            tx.batch_execute("set local check_function_bodies = off")
+                .await?;
             for (_, text) in FUNCTIONS {
                 tx.batch_execute(text).await?;
             }
@@ -219,8 +261,13 @@ fn digest() -> String {
     format!("{hash:016x}")
 }
 
-fn lock_not_available(e: &tokio_postgres::Error) -> bool {
-    e.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || e.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+fn lock_not_available(state: Option<&str>) -> bool {
+    [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+    ]
+    .iter()
+    .any(|s| Some(s.code()) == state)
 }
 
 #[cfg(test)]
@@ -231,7 +278,11 @@ mod tests {
     fn migrations_are_numbered_without_gaps_and_say_in_their_header_whether_they_break() {
         for (i, m) in MIGRATIONS.iter().enumerate() {
             assert_eq!(m.version as usize, i + 1, "{}", m.name);
-            let word = if m.breaking { "-- breaking: yes" } else { "-- breaking: no" };
+            let word = if m.breaking {
+                "-- breaking: yes"
+            } else {
+                "-- breaking: no"
+            };
             assert!(m.sql.contains(word), "{} must say `{word}`", m.name);
         }
     }

@@ -94,9 +94,15 @@ impl Store {
             .await?;
         let paused = match row.get::<_, &str>(1) {
             "active" => None,
-            state => Some(row.get::<_, Option<String>>(2).unwrap_or_else(|| state.to_owned())),
+            state => Some(
+                row.get::<_, Option<String>>(2)
+                    .unwrap_or_else(|| state.to_owned()),
+            ),
         };
-        Ok(Registered { id: row.get(0), paused })
+        Ok(Registered {
+            id: row.get(0),
+            paused,
+        })
     }
 
     /// A new batch of the log. Committed, and durable, before the first event is handed out.
@@ -119,11 +125,20 @@ impl Store {
     }
 
     /// Takes over batches of this consumer whose lease lapsed. Committed when it returns.
-    pub async fn reclaim(&self, consumer: i32, batches: usize, lease: Duration) -> Result<Claim, Error> {
+    pub async fn reclaim(
+        &self,
+        consumer: i32,
+        batches: usize,
+        lease: Duration,
+    ) -> Result<Claim, Error> {
         let rows = self
             .remembered(
                 "select * from outlast._reclaim($5, $6, $7, $1, $2, $3, $4)",
-                &[(&consumer, Type::INT4), (&millis(lease), Type::INT4), (&int(batches), Type::INT4)],
+                &[
+                    (&consumer, Type::INT4),
+                    (&millis(lease), Type::INT4),
+                    (&int(batches), Type::INT4),
+                ],
             )
             .await?;
         Claim::from_rows(&rows)
@@ -172,7 +187,11 @@ impl Store {
     pub async fn seal(&self, token: Uuid, ids: &[Uuid], repeated: bool) -> Result<(), Error> {
         self.one(
             "select outlast._seal($1, $2, $3)",
-            &[(&token, Type::UUID), (&ids, Type::UUID_ARRAY), (&repeated, Type::BOOL)],
+            &[
+                (&token, Type::UUID),
+                (&ids, Type::UUID_ARRAY),
+                (&repeated, Type::BOOL),
+            ],
         )
         .await
         .map(drop)
@@ -182,7 +201,11 @@ impl Store {
     pub async fn skip(&self, token: Uuid, id: Uuid, reason: &str) -> Result<(), Error> {
         self.one(
             "select outlast.complete($1, $2, 'skipped', $3)::text",
-            &[(&token, Type::UUID), (&id, Type::UUID), (&reason, Type::TEXT)],
+            &[
+                (&token, Type::UUID),
+                (&id, Type::UUID),
+                (&reason, Type::TEXT),
+            ],
         )
         .await
         .map(drop)
@@ -190,14 +213,26 @@ impl Store {
 
     /// Marks events of a reclaimed batch as about to start. Committed when it returns.
     pub async fn start(&self, token: Uuid, ids: &[Uuid]) -> Result<(), Error> {
-        self.one("select outlast._start($1, $2)::text", &[(&token, Type::UUID), (&ids, Type::UUID_ARRAY)]).await.map(drop)
+        self.one(
+            "select outlast._start($1, $2)::text",
+            &[(&token, Type::UUID), (&ids, Type::UUID_ARRAY)],
+        )
+        .await
+        .map(drop)
     }
 
     /// Records a failure; answers what became of the event: `retry` or `quarantined`. Committed when it returns.
-    pub async fn fail(&self, token: Uuid, id: Uuid, failure: &outlast_core::Failure) -> Result<String, Error> {
+    pub async fn fail(
+        &self,
+        token: Uuid,
+        id: Uuid,
+        failure: &outlast_core::Failure,
+    ) -> Result<String, Error> {
         let class = failure.class.as_str();
-        let reason = outlast_core::text::clean(&failure.reason);
-        let after = failure.after.map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
+        let reason = outlast_core::text::clean(&failure.reason, 4096);
+        let after = failure
+            .after
+            .map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
         let row = self
             .one(
                 "select outlast.fail($1, $2, $3, $4, $5)",
@@ -215,40 +250,63 @@ impl Store {
 
     /// Parks an event that no handler of this process can read, without a charge. Committed when it returns.
     pub async fn wait_for_version(&self, token: Uuid, id: Uuid) -> Result<(), Error> {
-        self.one("select outlast._wait_for_version($1, $2)::text", &[(&token, Type::UUID), (&id, Type::UUID)]).await.map(drop)
+        self.one(
+            "select outlast._wait_for_version($1, $2)::text",
+            &[(&token, Type::UUID), (&id, Type::UUID)],
+        )
+        .await
+        .map(drop)
     }
 
     /// Ends the batches of these tokens by what the tables say; answers how many events were left over and parked.
     /// Committed when it returns.
     pub async fn finish(&self, tokens: &[Uuid]) -> Result<usize, Error> {
         let rows = self
-            .remembered("select leftovers from outlast._finish($5, $1, $2, $3, $4)", &[(&tokens, Type::UUID_ARRAY)])
+            .remembered(
+                "select leftovers from outlast._finish($5, $1, $2, $3, $4)",
+                &[(&tokens, Type::UUID_ARRAY)],
+            )
             .await?;
-        Ok(rows.iter().map(|row| usize::try_from(row.get::<_, i32>(0)).unwrap_or(0)).sum())
+        Ok(rows
+            .iter()
+            .map(|row| usize::try_from(row.get::<_, i32>(0)).unwrap_or(0))
+            .sum())
     }
 
     /// Gives a batch back without a charge; `running` are the ids that a handler still works on.
     pub async fn hand_back(&self, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
-        self.one("select outlast._hand_back($1, $2)::text", &[(&token, Type::UUID), (&running, Type::UUID_ARRAY)])
-            .await
-            .map(drop)
+        self.one(
+            "select outlast._hand_back($1, $2)::text",
+            &[(&token, Type::UUID), (&running, Type::UUID_ARRAY)],
+        )
+        .await
+        .map(drop)
     }
 
     /// Reads which consumers are paused, by id, with the reason.
     pub async fn paused(&self) -> Result<Vec<(i32, String)>, Error> {
         let rows = self
-            .rows("select id, coalesce(reason, state) from outlast._consumer where state <> 'active'", &[])
+            .rows(
+                "select id, coalesce(reason, state) from outlast._consumer where state <> 'active'",
+                &[],
+            )
             .await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     async fn one(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Row, Error> {
         let rows = self.rows(sql, args).await?;
-        rows.into_iter().next().ok_or_else(|| Error::Unexpected(format!("no row from: {sql}")))
+        rows.into_iter()
+            .next()
+            .ok_or_else(|| Error::Unexpected(format!("no row from: {sql}")))
     }
 
     /// A statement whose commit this process must find again: `$1` to `$4` are its mark. Acknowledged when it returned.
-    async fn remembered(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Error> {
+    async fn remembered(
+        &self,
+        sql: &str,
+        args: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Error> {
         let mark = self.place.next();
         let (process, acked) = (self.place.process(), self.place.acked());
         let mut all: Vec<(&(dyn ToSql + Sync), Type)> = vec![
@@ -260,14 +318,31 @@ impl Store {
         all.extend(args.iter().map(|(value, kind)| (*value, kind.clone())));
         let rows = self.rows(sql, &all).await?;
         // Without a row nothing was let out and nothing was written for it.
-        if !rows.is_empty() && rows.iter().any(|row| row.columns().len() == 1 || row.get::<_, Option<Uuid>>(0).is_some()) {
+        if !rows.is_empty()
+            && rows
+                .iter()
+                .any(|row| row.columns().len() == 1 || row.get::<_, Option<Uuid>>(0).is_some())
+        {
             self.place.acknowledge(mark);
         }
         Ok(rows)
     }
 
-    async fn rows(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Error> {
-        let client = within("get a connection", self.pool.get()).await??;
+    async fn rows(
+        &self,
+        sql: &str,
+        args: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Error> {
+        let client = match within("get a connection", self.pool.get()).await? {
+            Ok(client) => client,
+            // A new connection that leads to the wrong place is refused by the pool's check, which remembers why.
+            Err(error) => {
+                return Err(self
+                    .place
+                    .stopped()
+                    .map_or_else(|| error.into(), Error::Stopped));
+            }
+        };
         match within(sql, client.query_typed(sql, args)).await {
             Ok(answer) => Ok(answer?),
             Err(stalled) => {
@@ -280,7 +355,12 @@ impl Store {
 }
 
 async fn within<T>(what: &str, work: impl Future<Output = T>) -> Result<T, Error> {
-    tokio::time::timeout(STATEMENT, work).await.map_err(|_| Error::Stalled { what: what.to_owned(), after: STATEMENT })
+    tokio::time::timeout(STATEMENT, work)
+        .await
+        .map_err(|_| Error::Stalled {
+            what: what.to_owned(),
+            after: STATEMENT,
+        })
 }
 
 fn millis(d: Duration) -> i32 {

@@ -19,14 +19,18 @@ pub struct Watch {
 
 impl Watch {
     /// The snapshot first, then the last id: in the other order a commit between the two would hide.
-    pub const LOOK: &'static str = "select s.snap::text, coalesce(pg_sequence_last_value('outlast._event_id'), 0)
+    pub const LOOK: &'static str =
+        "select s.snap::text, coalesce(pg_sequence_last_value('outlast._event_id'), 0)
          from (select pg_current_snapshot() as snap offset 0) s";
 
     /// Takes in one look; true when claims may find something that they did not find before it.
     pub fn news(&mut self, rows: &[Row]) -> Result<bool, Error> {
-        let row = rows.first().ok_or_else(|| Error::Unexpected("no row from a look at the log".into()))?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Error::Unexpected("no row from a look at the log".into()))?;
         let snapshot: &str = row.try_get(0)?;
-        let (xmax, xip) = parse(snapshot).ok_or_else(|| Error::Unexpected(format!("not a snapshot: {snapshot}")))?;
+        let (xmax, xip) = parse(snapshot)
+            .ok_or_else(|| Error::Unexpected(format!("not a snapshot: {snapshot}")))?;
         Ok(self.judge(xmax, xip, row.try_get(1)?))
     }
 
@@ -53,7 +57,12 @@ impl Watch {
 fn parse(snapshot: &str) -> Option<(u64, Vec<u64>)> {
     let mut parts = snapshot.split(':');
     let (_xmin, xmax, xip) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
-    let xip = xip.split(',').filter(|xid| !xid.is_empty()).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let xip = xip
+        .split(',')
+        .filter(|xid| !xid.is_empty())
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .ok()?;
     Some((xmax, xip))
 }
 
@@ -73,14 +82,20 @@ mod tests {
         let mut watch = quiet();
         assert!(watch.judge(11, vec![], 6));
         assert!(!watch.judge(11, vec![], 6));
-        assert!(!watch.judge(12, vec![11], 6), "a younger transaction cannot own an id that was drawn before it");
+        assert!(
+            !watch.judge(12, vec![11], 6),
+            "a younger transaction cannot own an id that was drawn before it"
+        );
         assert!(!watch.judge(13, vec![], 6));
     }
 
     #[test]
     fn the_end_of_a_transaction_that_was_open_when_an_id_was_drawn_is_news() {
         let mut watch = quiet();
-        assert!(watch.judge(12, vec![11], 6), "somebody drew an id and has not committed");
+        assert!(
+            watch.judge(12, vec![11], 6),
+            "somebody drew an id and has not committed"
+        );
         assert!(!watch.judge(12, vec![11], 6));
         assert!(watch.judge(12, vec![], 6), "he has committed");
         assert!(!watch.judge(12, vec![], 6));
@@ -89,7 +104,10 @@ mod tests {
     #[test]
     fn a_transaction_younger_than_the_snapshot_may_own_the_last_id() {
         let mut watch = quiet();
-        assert!(watch.judge(11, vec![], 6), "12 drew id 6 after the snapshot was taken");
+        assert!(
+            watch.judge(11, vec![], 6),
+            "12 drew id 6 after the snapshot was taken"
+        );
         assert!(watch.judge(13, vec![], 6), "12 has ended since");
         assert!(!watch.judge(13, vec![], 6));
     }

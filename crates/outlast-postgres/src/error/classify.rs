@@ -24,9 +24,12 @@ impl Classify for Error {
             | Self::NotInClaim
             | Self::Stopped(_)
             | Self::Connect { .. }
+            | Self::Stalled { .. }
             | Self::PoolExhausted => Class::Retry,
             Self::CommitUnknown(_) => Class::Unknown,
-            Self::UnknownConsumer(_) | Self::Config(_) | Self::RolledBack => Class::Unclassified,
+            Self::UnknownConsumer(_) | Self::Config(_) | Self::RolledBack | Self::Unexpected(_) => {
+                Class::Unclassified
+            }
             Self::Database(error) => error.class(),
         }
     }

@@ -15,7 +15,12 @@ pub struct Migration {
 }
 
 const fn migration(version: u32, name: &'static str, sql: &'static str) -> Migration {
-    Migration { version, name, breaking: false, sql }
+    Migration {
+        version,
+        name,
+        breaking: false,
+        sql,
+    }
 }
 
 /// What records the rest; the only text that is applied every time.
@@ -32,7 +37,11 @@ create table if not exists outlast._functions (
 pub const MIGRATIONS: &[Migration] = &[
     migration(1, "house", include_str!("../../migrations/0001_house.sql")),
     migration(2, "event", include_str!("../../migrations/0002_event.sql")),
-    migration(3, "consumer", include_str!("../../migrations/0003_consumer.sql")),
+    migration(
+        3,
+        "consumer",
+        include_str!("../../migrations/0003_consumer.sql"),
+    ),
     migration(4, "inbox", include_str!("../../migrations/0004_inbox.sql")),
 ];
 

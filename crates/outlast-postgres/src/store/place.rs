@@ -12,7 +12,7 @@ use crate::Error;
 
 /// One numbered mark.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub(super) struct Mark {
     pub(super) seq: i64,
     pub(super) nonce: Uuid,
 }
@@ -52,9 +52,20 @@ pub struct Where {
 impl Place {
     /// A new process. `deployment` is what the configuration says; it must equal the database's.
     pub fn new(deployment: Option<String>) -> Self {
-        let acked = Mark { seq: 0, nonce: Uuid::nil() };
-        let inner = Inner { next: 0, acked, stopped: None };
-        Self { process: Uuid::new_v4(), deployment, inner: Arc::new(Mutex::new(inner)) }
+        let acked = Mark {
+            seq: 0,
+            nonce: Uuid::nil(),
+        };
+        let inner = Inner {
+            next: 0,
+            acked,
+            stopped: None,
+        };
+        Self {
+            process: Uuid::new_v4(),
+            deployment,
+            inner: Arc::new(Mutex::new(inner)),
+        }
     }
 
     /// The random identity of this process. Host names and pids never identify an owner.
@@ -70,7 +81,10 @@ impl Place {
     pub(super) fn next(&self) -> Mark {
         let mut inner = self.lock();
         inner.next += 1;
-        Mark { seq: inner.next, nonce: Uuid::new_v4() }
+        Mark {
+            seq: inner.next,
+            nonce: Uuid::new_v4(),
+        }
     }
 
     pub(super) fn acked(&self) -> Mark {
@@ -138,7 +152,8 @@ impl Place {
         } else if !found.database_is_ours {
             "this database is a copy of the one that was migrated (its oid differs)".into()
         } else if !found.xids_are_ours {
-            "this database was restored from a dump or copied logically: transaction ids restarted".into()
+            "this database was restored from a dump or copied logically: transaction ids restarted"
+                .into()
         } else if !found.remembered {
             "history was rewound: the last commit that this process was told of is not in this database".into()
         } else {
