@@ -115,3 +115,17 @@ begin
   insert into outlast._started (token, seq, ids)
   select _start.token, coalesce(max(s.seq), 0) + 1, _start.ids from outlast._started s where s.token = _start.token;
 end $$;
+
+-- Did a transaction whose COMMIT was not answered seal this event? Null while it is still open. A plain look would say
+-- "absent" while COMMIT is on the wire. A transaction id that is not below a new one died in a crash and may be handed
+-- out again: absent. Never pg_xact_status: after an immediate stop it called rolled-back transactions committed.
+create or replace function outlast._landed(consumer int, id uuid, xid xid8) returns boolean
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+begin
+  if _landed.xid < pg_current_xact_id() and not pg_visible_in_snapshot(_landed.xid, pg_current_snapshot()) then
+    return null;
+  end if;
+  return exists (select from outlast._sealed(_landed.consumer, array[_landed.id]));
+end $$;

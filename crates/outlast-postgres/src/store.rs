@@ -248,6 +248,27 @@ impl Store {
         Ok(row.get(0))
     }
 
+    /// Whether the transaction `xid`, whose COMMIT was not answered, has sealed this event. Waits until it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`] while it is still open after some seconds; ask again.
+    pub async fn landed(&self, consumer: i32, id: Uuid, xid: u64) -> Result<bool, Error> {
+        let xid = xid.to_string();
+        for _ in 0..100 {
+            let row = self
+                .one(
+                    "select outlast._landed($1, $2, $3::text::xid8)",
+                    &[(&consumer, Type::INT4), (&id, Type::UUID), (&xid, Type::TEXT)],
+                )
+                .await?;
+            if let Some(landed) = row.get::<_, Option<bool>>(0) {
+                return Ok(landed);
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        Err(Error::Stalled { what: format!("the end of transaction {xid}"), after: Duration::from_secs(3) })
+    }
+
     /// Parks an event that no handler of this process can read, without a charge. Committed when it returns.
     pub async fn wait_for_version(&self, token: Uuid, id: Uuid) -> Result<(), Error> {
         self.one(
