@@ -124,6 +124,11 @@ impl Unreadable {
     pub fn new(why: impl fmt::Display) -> Self {
         Self(why.to_string())
     }
+
+    /// Why the payload cannot be read.
+    pub fn reason(&self) -> &str {
+        &self.0
+    }
 }
 
 impl fmt::Display for Unreadable {

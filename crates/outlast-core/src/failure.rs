@@ -101,6 +101,15 @@ impl Failure {
         }
     }
 
+    /// What an error says about itself: the same as `?`, for an error that is still needed.
+    pub fn of<E: Classify + ?Sized>(error: &E) -> Self {
+        Self {
+            after: error.after(),
+            charged: error.charged(),
+            ..Self::new(error.class(), error.reason())
+        }
+    }
+
     /// Certainly no effect: try again later, with backoff, until the attempts are spent.
     pub fn retry(reason: impl fmt::Display) -> Self {
         Self::new(Class::Retry, reason)
@@ -201,11 +210,7 @@ pub trait Classify: fmt::Display {
 
 impl<E: Classify> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self {
-            after: error.after(),
-            charged: error.charged(),
-            ..Self::new(error.class(), error.reason())
-        }
+        Self::of(&error)
     }
 }
 

@@ -1,0 +1,19 @@
+//! The loops of Outlast: claim, act, record; and the handles that an application meets.
+//!
+//! What is written down here (`consumer`, `worker`) is made to move by `run`. Statements are in `outlast-postgres`.
+#![warn(missing_docs)]
+
+mod attempt;
+mod consumer;
+mod handler;
+mod outlast;
+mod run;
+mod settings;
+mod worker;
+
+pub use attempt::{Attempt, Sealed};
+pub use consumer::{BatchFn, Consumer, Start, TxFn};
+pub use handler::{About, Running};
+pub use outlast::{Emit, Outlast};
+pub use settings::{Settings, duration};
+pub use worker::Worker;

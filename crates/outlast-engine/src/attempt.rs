@@ -1,0 +1,228 @@
+//! What a handler gets: one try of one event, under a lease.
+
+use crate::{
+    handler::{Delivery, SealState, seal},
+    outlast::Outlast,
+};
+use outlast_core::{Consumable, Failure};
+use outlast_postgres::{Error, tx::OwnedTx};
+use std::{fmt, ops::Deref, sync::OnceLock, time::SystemTime};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// One try of one event, under a lease. Derefs to the payload.
+///
+/// ```
+/// # use outlast_engine::Attempt;
+/// # use outlast_core::{Event, Failure};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+/// # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+/// # #[derive(Clone)] struct App;
+/// async fn send_mail(_: App, e: Attempt<BookingConfirmed>) -> Result<(), Failure> {
+///     println!("booking {}, try {}, the same id every time: {}", e.booking, e.number(), e.id());
+///     Ok(())
+/// }
+/// ```
+pub struct Attempt<T> {
+    payload: T,
+    delivery: Delivery,
+    outlast: OnceLock<Outlast>,
+}
+
+impl<T> Deref for Attempt<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.payload
+    }
+}
+
+impl<T> fmt::Debug for Attempt<T> {
+    /// Ids only: payloads do not belong into logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("id", &self.id())
+            .field("number", &self.number())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Consumable> Attempt<T> {
+    /// Reads the payload. What cannot be read is permanent: the same bytes will not read tomorrow.
+    pub(crate) fn read(delivery: Delivery) -> Result<Self, Failure> {
+        let event = &delivery.event;
+        let unreadable = |why: &dyn fmt::Display| {
+            Failure::permanent(format_args!(
+                "unreadable: {} version {}: {why}",
+                event.name, event.version
+            ))
+        };
+        if event.content_type != "application/json" {
+            return Err(unreadable(&format_args!(
+                "content type {} is not read here",
+                event.content_type
+            )));
+        }
+        if let Some(key) = &event.codec_key {
+            return Err(unreadable(&format_args!(
+                "it is encrypted with key {key} and no codec is set"
+            )));
+        }
+        let newest = T::version();
+        let payload = if event.version == newest {
+            serde_json::from_slice(&event.payload).map_err(|error| unreadable(&error))?
+        } else if event.version < newest {
+            let old = serde_json::from_slice(&event.payload).map_err(|error| unreadable(&error))?;
+            T::upcast(event.version, old).map_err(|why| unreadable(&why.reason()))?
+        } else {
+            // The loops let such events wait for a newer worker; one that gets here is no fault of the event.
+            return Err(Failure::retry(format_args!(
+                "{} version {} waits for a newer worker",
+                event.name, event.version
+            )));
+        };
+        Ok(Self {
+            payload,
+            delivery,
+            outlast: OnceLock::new(),
+        })
+    }
+}
+
+impl<T> Attempt<T> {
+    /// The event's id: the same for every try, after replay and after restore. Send it to a provider that knows
+    /// idempotency keys.
+    pub fn id(&self) -> Uuid {
+        self.delivery.event.id
+    }
+
+    /// Which try this is, from 1. A try that was handed back before it started does not count.
+    pub fn number(&self) -> u32 {
+        self.delivery.number
+    }
+
+    /// When this try should end. After a short grace it counts as failed, whatever it still does.
+    pub fn deadline(&self) -> Instant {
+        self.delivery.deadline
+    }
+
+    /// Resolves when this try should stop: its lease is lost, the deadline is over, or the worker drains.
+    ///
+    /// What it has not sealed by then, another try will do again.
+    pub async fn lost(&self) {
+        self.delivery.given_up().await;
+    }
+
+    /// The handle to emit with from here: this event's tenant, and this event as the cause.
+    pub fn outlast(&self) -> &Outlast {
+        self.outlast
+            .get_or_init(|| Outlast::caused_by(&self.delivery.event))
+    }
+
+    /// An id that is the same in every try, for work that leaves by another road than your transaction.
+    ///
+    /// It is the version 5 UUID of `name` in the namespace of [`Attempt::id`], so every language can compute it.
+    pub fn child_id(&self, name: &str) -> Uuid {
+        Uuid::new_v5(&self.id(), name.as_bytes())
+    }
+
+    /// Whose event it is; empty where there is only one tenant.
+    pub fn tenant(&self) -> &str {
+        &self.delivery.event.tenant
+    }
+
+    /// What the event is about.
+    pub fn key(&self) -> Option<&str> {
+        self.delivery.event.key.as_deref()
+    }
+
+    /// The version that the payload was written as; older ones were read by `upcast`.
+    pub fn version(&self) -> u16 {
+        self.delivery.event.version
+    }
+
+    /// When it was emitted, by the database's clock.
+    pub fn emitted_at(&self) -> SystemTime {
+        self.delivery.event.emitted_at
+    }
+
+    /// On whose behalf it was emitted.
+    pub fn actor(&self) -> Option<&str> {
+        self.delivery.event.actor.as_deref()
+    }
+
+    /// The story that it belongs to: its correlation id, or its own id if it began one.
+    pub fn correlation_id(&self) -> Uuid {
+        self.delivery.event.correlation_id.unwrap_or(self.id())
+    }
+
+    /// A header that it was emitted with.
+    pub fn header(&self, name: &str) -> Option<String> {
+        let headers = self.delivery.event.headers.as_deref()?;
+        let headers: serde_json::Value = serde_json::from_str(headers).ok()?;
+        headers.get(name)?.as_str().map(str::to_owned)
+    }
+
+    /// Completes this event in your own transaction and commits it: for handlers that first call out and then write.
+    ///
+    /// Takes the transaction, so that it can be neither forgotten nor used again. When it returns `Ok`, your rows and
+    /// the completion are committed together. When it returns `Err`, nothing is, unless the class is *unknown*: then the
+    /// connection broke while COMMIT was on its way, and Outlast finds out before anybody tries again.
+    ///
+    /// # Errors
+    /// When the lease was lost meanwhile, or the event completed by another try, everything is rolled back.
+    /// Return the failure as it is.
+    pub async fn seal(&self, tx: impl OwnedTx) -> Result<Sealed, Failure> {
+        let state = &self.delivery.seal;
+        if !state.is_open() {
+            rollback(tx).await;
+            return Err(Failure::permanent(
+                "seal: this event is sealed already, or will be by on_tx or on_batch",
+            ));
+        }
+        let mut tx = tx;
+        let xid = match seal::one(&mut tx, &self.delivery, &outlast_core::Outcome::Done).await {
+            Ok(xid) => xid,
+            Err(error) => {
+                rollback(tx).await;
+                let failure = seal::failure(&error);
+                if seal::is_refusal(&error) {
+                    state.set(SealState::Refused(error));
+                }
+                return Err(failure);
+            }
+        };
+        // Set first: a future that is dropped inside the commit leaves the truth behind.
+        state.set(SealState::Unsure(xid));
+        match tx.commit().await {
+            Ok(()) => {
+                state.set(SealState::Sealed);
+                Ok(Sealed(()))
+            }
+            Err(error) => {
+                if !matches!(error, Error::CommitUnknown(_)) {
+                    state.set(SealState::Open);
+                }
+                Err(seal::failure(&error))
+            }
+        }
+    }
+}
+
+async fn rollback(tx: impl OwnedTx) {
+    if let Err(error) = tx.rollback().await {
+        tracing::debug!(%error, "the server undoes what could not be rolled back by hand");
+    }
+}
+
+/// The proof that [`Attempt::seal`] committed. A handler returns it as its `Ok`.
+#[derive(Debug)]
+#[must_use = "return it: it tells that this event is complete"]
+pub struct Sealed(());
+
+impl From<Sealed> for outlast_core::Outcome {
+    fn from(_: Sealed) -> Self {
+        Self::Done
+    }
+}

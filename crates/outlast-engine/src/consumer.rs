@@ -1,0 +1,225 @@
+//! Consumers: named, independent readers of events, and the functions that handle them.
+
+use crate::{
+    attempt::Attempt,
+    handler::{BatchHandler, EffectHandler, Form, Handler, Through, TxHandler},
+};
+use outlast_core::{Consumable, Failure, Outcome};
+use outlast_postgres::tx::Pool;
+use std::{fmt, future::Future, sync::Arc};
+
+/// Where a new consumer begins to read. Recorded when it is registered for the first time; later it changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// At what is emitted from now on.
+    #[default]
+    Now,
+    /// At the oldest event that is still kept.
+    Earliest,
+}
+
+/// A named, independent reader of events: each consumer completes each event of its types once.
+///
+/// The name is its identity in the database: two processes with the same name share the work, and a renamed consumer is
+/// a new one (rename it with `outlast consumers rename`). A handler is a plain `async fn`; the type of its argument says
+/// which events it takes.
+///
+/// ```
+/// # use outlast_engine::{Attempt, Consumer};
+/// # use outlast_core::{Event, Failure};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+/// # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+/// # #[derive(Clone)] struct App;
+/// async fn send_mail(app: App, e: Attempt<BookingConfirmed>) -> Result<(), Failure> { Ok(()) }
+///
+/// let mailer = Consumer::new("mailer").owner("support").concurrency(20).on(send_mail);
+/// ```
+#[must_use = "pass it to `Worker::consumer`"]
+pub struct Consumer<S> {
+    pub(crate) name: String,
+    pub(crate) start: Start,
+    pub(crate) owner: Option<String>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) handlers: Vec<Handler<S>>,
+}
+
+impl<S> fmt::Debug for Consumer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("name", &self.name)
+            .field("handlers", &self.handlers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Consumer<S> {
+    /// The handler that takes this event, if this program is new enough to read it.
+    pub(crate) fn handler(&self, name: &str, version: u16) -> Option<&Handler<S>> {
+        self.handlers
+            .iter()
+            .find(|handler| handler.name == name && handler.version >= version)
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Consumer<S> {
+    /// A consumer of this name, without handlers yet. The name is 1–100 of `a-z 0-9 . _ / -`.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            start: Start::Now,
+            owner: None,
+            concurrency: None,
+            handlers: Vec::new(),
+        }
+    }
+
+    /// Where it begins to read when it is registered for the first time.
+    pub fn from(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Whom its incidents name.
+    pub fn owner(mut self, team: &str) -> Self {
+        self.owner = Some(team.to_owned());
+        self
+    }
+
+    /// How many handlers of it one process runs at once. The default is 8.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = Some(handlers);
+        self
+    }
+
+    /// Handles events with outside effects, such as a mail: the function may run twice for one event.
+    ///
+    /// When it has returned `Ok`, the event is completed within some milliseconds. If the process dies before that, it
+    /// runs again, with the same [`Attempt::id`]. For effects in your own database use [`Consumer::on_tx`], or
+    /// [`Attempt::seal`] if you have to call out first.
+    pub fn on<E, F, Fut, R>(self, handle: F) -> Self
+    where
+        E: Consumable,
+        F: Fn(S, Attempt<E>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+        R: Into<Outcome>,
+    {
+        self.with::<E>(Form::Effect(Arc::new(EffectHandler::<E, F>::new(handle))))
+    }
+
+    /// Handles each event in a transaction of your pool: its rows and the event's completion in one commit, or nothing.
+    ///
+    /// Outlast begins the transaction, runs the function, seals the event and commits. On `Err`, a panic, a lost lease or
+    /// a death of the process nothing of it is there, and another try follows. Do not call out from here: that would
+    /// hold the transaction open, and could happen twice.
+    ///
+    /// ```
+    /// # use outlast_engine::{Attempt, Consumer};
+    /// # use outlast_core::{Event, Failure};
+    /// # use outlast_postgres::tx::ClientTx;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+    /// # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+    /// # #[derive(Clone)] struct App;
+    /// async fn post(_: App, tx: &mut ClientTx, e: Attempt<BookingConfirmed>) -> Result<(), Failure> {
+    ///     tx.execute("insert into ledger (booking) values ($1)", &[&e.booking]).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// # fn f(pool: deadpool_postgres::Pool) {
+    /// let ledger = Consumer::new("ledger").on_tx(&pool, post);
+    /// # }
+    /// ```
+    pub fn on_tx<P, E, F>(self, pool: &P, handle: F) -> Self
+    where
+        P: Pool,
+        E: Consumable,
+        F: for<'t> TxFn<'t, S, P::Tx, Attempt<E>>,
+    {
+        let run = Arc::new(TxHandler::<P, E, F>::new(pool.clone(), handle));
+        self.with::<E>(Form::Tx(run, Arc::new(Through(pool.clone()))))
+    }
+
+    /// Handles many events in one transaction of your pool: fastest where a statement can take many rows.
+    ///
+    /// The events come in the order of the log, at most 1,000 and 4 MB at once. One commit for all of them; a batch that
+    /// fails is run again event by event, so that one bad event does not hold up the others.
+    pub fn on_batch<P, E, F>(self, pool: &P, handle: F) -> Self
+    where
+        P: Pool,
+        E: Consumable,
+        F: for<'t> BatchFn<'t, S, P::Tx, Vec<Attempt<E>>>,
+    {
+        let run = Arc::new(BatchHandler::<P, E, F>::new(pool.clone(), handle));
+        self.with::<E>(Form::Batch(run, Arc::new(Through(pool.clone()))))
+    }
+
+    fn with<E: Consumable>(mut self, form: Form<S>) -> Self {
+        self.handlers.push(Handler {
+            name: E::name(),
+            version: E::version(),
+            form,
+        });
+        self
+    }
+}
+
+/// A function for [`Consumer::on_tx`]: `async fn(S, &mut Tx, Attempt<E>) -> Result<_, Failure>`. Implemented for you.
+///
+/// `Tx` is the transaction of the pool: `PgTransaction<'_>` of a `sqlx::PgPool`, `ClientTx` of a deadpool.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for `on_tx`",
+    label = "expected `async fn(state: {S}, tx: &mut {X}, event: {A}) -> Result<_, Failure>`",
+    note = "the state comes first and by value, the transaction as `&mut`, the error is `outlast::Failure`",
+    note = "a future that holds something which is not `Send` across an `.await` cannot be run by a worker"
+)]
+pub trait TxFn<'t, S, X: 't, A>: Send + Sync + 'static {
+    /// What it returns when it worked.
+    type Out: Into<Outcome>;
+    /// Its future, which borrows the transaction.
+    type Fut: Future<Output = Result<Self::Out, Failure>> + Send + 't;
+
+    /// Runs it.
+    fn call(&self, state: S, tx: &'t mut X, attempt: A) -> Self::Fut;
+}
+
+impl<'t, S, X: 't, A, F, Fut, R> TxFn<'t, S, X, A> for F
+where
+    F: Fn(S, &'t mut X, A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, Failure>> + Send + 't,
+    R: Into<Outcome>,
+{
+    type Out = R;
+    type Fut = Fut;
+
+    fn call(&self, state: S, tx: &'t mut X, attempt: A) -> Fut {
+        self(state, tx, attempt)
+    }
+}
+
+/// A function for [`Consumer::on_batch`]: `async fn(S, &mut Tx, Vec<Attempt<E>>) -> Result<(), Failure>`. Implemented for you.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for `on_batch`",
+    label = "expected `async fn(state: {S}, tx: &mut {X}, events: {A}) -> Result<(), Failure>`",
+    note = "the state comes first and by value, the transaction as `&mut`, the error is `outlast::Failure`"
+)]
+pub trait BatchFn<'t, S, X: 't, A>: Send + Sync + 'static {
+    /// Its future, which borrows the transaction.
+    type Fut: Future<Output = Result<(), Failure>> + Send + 't;
+
+    /// Runs it.
+    fn call(&self, state: S, tx: &'t mut X, attempts: A) -> Self::Fut;
+}
+
+impl<'t, S, X: 't, A, F, Fut> BatchFn<'t, S, X, A> for F
+where
+    F: Fn(S, &'t mut X, A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), Failure>> + Send + 't,
+{
+    type Fut = Fut;
+
+    fn call(&self, state: S, tx: &'t mut X, attempts: A) -> Fut {
+        self(state, tx, attempts)
+    }
+}

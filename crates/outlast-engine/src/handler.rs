@@ -1,0 +1,205 @@
+//! Handlers without their types: what the loops drive.
+//!
+//! Each try runs in a task of its own, so that a panic ends only the try, a deadline only stops waiting for it, and no
+//! future is ever dropped inside BEGIN or COMMIT. A try ends in an [`End`], which says what is durable; the loops decide
+//! what follows. Nothing here looks at leases or due times.
+
+mod around;
+mod batch;
+mod effect;
+pub(crate) mod seal;
+mod tx;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use around::Around;
+pub use around::{About, Running};
+pub(crate) use batch::BatchHandler;
+pub(crate) use effect::EffectHandler;
+pub(crate) use seal::{Seal, SealState};
+pub(crate) use tx::{Through, TxHandler};
+
+use bytes::Bytes;
+use outlast_core::{Failure, Outcome};
+use outlast_postgres::{Error, tx::BoxFuture};
+use std::{borrow::Cow, fmt, sync::Arc, time::SystemTime};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// An event as the log holds it.
+#[derive(Clone)]
+pub(crate) struct Received {
+    pub(crate) id: Uuid,
+    pub(crate) log_id: i64,
+    pub(crate) name: String,
+    pub(crate) version: u16,
+    pub(crate) tenant: String,
+    pub(crate) key: Option<String>,
+    pub(crate) actor: Option<String>,
+    pub(crate) correlation_id: Option<Uuid>,
+    pub(crate) causation_id: Option<Uuid>,
+    pub(crate) traceparent: Option<String>,
+    /// A JSON object of strings.
+    pub(crate) headers: Option<String>,
+    pub(crate) content_type: String,
+    pub(crate) codec_key: Option<String>,
+    pub(crate) payload: Bytes,
+    pub(crate) emitted_at: SystemTime,
+}
+
+/// One try of one event: what the log holds, and what is true of this try only. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Delivery {
+    pub(crate) event: Arc<Received>,
+    /// The lease that it runs under.
+    pub(crate) token: Uuid,
+    /// Which try it is, from 1.
+    pub(crate) number: u32,
+    pub(crate) deadline: Instant,
+    /// Cancelled when the lease is lost or the worker drains.
+    pub(crate) lost: CancellationToken,
+    /// How far the completion of this try got. A new one for each try.
+    pub(crate) seal: Seal,
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        event: Arc<Received>,
+        token: Uuid,
+        number: u32,
+        deadline: Instant,
+        lost: CancellationToken,
+    ) -> Self {
+        Self {
+            event,
+            token,
+            number,
+            deadline,
+            lost,
+            seal: Seal::default(),
+        }
+    }
+
+    /// Resolves when the try should stop: lease lost, deadline over, or draining.
+    pub(crate) async fn given_up(&self) {
+        tokio::select! {
+            () = self.lost.cancelled() => {}
+            () = tokio::time::sleep_until(self.deadline) => {}
+        }
+    }
+}
+
+/// How a try ended, and what is durable.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum End {
+    /// The handler returned; its event is to be sealed by the next flush.
+    Done(Outcome),
+    /// Sealed by a commit that was answered.
+    Sealed(Outcome),
+    /// Nothing was committed by this try.
+    Failed(Failure),
+    /// The seal was refused (lease lost, sealed or given to a later try, stopped): rolled back, somebody newer owns it.
+    Refused(Error),
+    /// COMMIT was not answered. Look for the seal once this transaction has ended.
+    Unsure { xid: Option<u64> },
+    /// It did not start, because no transaction could be begun. Not an attempt.
+    NoTransaction(Error),
+    /// It did not start before its lease was lost, its deadline over, or the worker drained. Not an attempt.
+    NotStarted,
+}
+
+/// How a batch ended. Events that could not be read fail one by one; the others share one end.
+#[derive(Debug)]
+pub(crate) struct BatchEnd {
+    pub(crate) unreadable: Vec<(Uuid, Failure)>,
+    pub(crate) ids: Vec<Uuid>,
+    pub(crate) end: End,
+}
+
+/// What all tries of a consumer share.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) consumer: Arc<str>,
+    pub(crate) around: Option<Around>,
+}
+
+/// Handles one event at a time.
+pub(crate) trait One<S>: Send + Sync {
+    fn start(self: Arc<Self>, context: Context, state: S, delivery: Delivery) -> JoinHandle<End>;
+}
+
+/// Handles many events in one transaction; also one, when a batch failed and is run again event by event.
+pub(crate) trait Many<S>: Send + Sync {
+    fn start(
+        self: Arc<Self>,
+        context: Context,
+        state: S,
+        deliveries: Vec<Delivery>,
+    ) -> JoinHandle<BatchEnd>;
+}
+
+/// Asks something through the user's own pool: which database it leads to.
+pub(crate) trait Probe: Send + Sync {
+    /// The first row's columns, in a transaction that is rolled back.
+    fn ask(&self, sql: &'static str) -> BoxFuture<'static, Result<Vec<Option<String>>, Error>>;
+}
+
+/// A handler for one event type, in one of three forms.
+pub(crate) enum Form<S> {
+    /// Outside effects: may run twice; sealed by the engine afterwards.
+    Effect(Arc<dyn One<S>>),
+    /// One event in one transaction of the user's pool.
+    Tx(Arc<dyn One<S>>, Arc<dyn Probe>),
+    /// Many events in one transaction of the user's pool.
+    Batch(Arc<dyn Many<S>>, Arc<dyn Probe>),
+}
+
+impl<S> Clone for Form<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Effect(one) => Self::Effect(one.clone()),
+            Self::Tx(one, probe) => Self::Tx(one.clone(), probe.clone()),
+            Self::Batch(many, probe) => Self::Batch(many.clone(), probe.clone()),
+        }
+    }
+}
+
+/// A handler and what it takes.
+pub(crate) struct Handler<S> {
+    /// The event type.
+    pub(crate) name: Cow<'static, str>,
+    /// The newest version that it can read; newer ones wait for a newer worker.
+    pub(crate) version: u16,
+    pub(crate) form: Form<S>,
+}
+
+impl<S> Handler<S> {
+    /// The pool that it writes through, if it has one.
+    pub(crate) fn probe(&self) -> Option<&Arc<dyn Probe>> {
+        match &self.form {
+            Form::Effect(_) => None,
+            Form::Tx(_, probe) | Form::Batch(_, probe) => Some(probe),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Handler<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let form = match self.form {
+            Form::Effect(_) => "on",
+            Form::Tx(..) => "on_tx",
+            Form::Batch(..) => "on_batch",
+        };
+        write!(f, "{form} {} ≤ {}", self.name, self.version)
+    }
+}
+
+/// An event type for checks that need one; never emitted.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(crate) struct Never;
+impl outlast_core::Event for Never {
+    const NAME: &'static str = "never";
+}

@@ -1,0 +1,132 @@
+//! The seal: the completion of an event, written as the last statement of the transaction that holds its effects.
+
+use super::Delivery;
+use outlast_core::{Failure, Outcome};
+use outlast_postgres::{Error, event::array, tx::Tx};
+use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
+
+/// How far the completion of one try got.
+#[derive(Debug, Default)]
+pub(crate) enum SealState {
+    /// Nothing yet.
+    #[default]
+    Open,
+    /// `on_tx` and `on_batch` seal by themselves.
+    Engine,
+    /// The handler tried and was refused: somebody newer owns the event.
+    Refused(Error),
+    /// The handler's COMMIT was sent and not answered.
+    Unsure(Option<u64>),
+    /// The handler committed it.
+    Sealed,
+}
+
+/// Shared by the attempt that a handler holds and the task that judges how it ended.
+#[derive(Clone, Default)]
+pub(crate) struct Seal(Arc<Mutex<SealState>>);
+
+impl Seal {
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(*self.lock(), SealState::Open)
+    }
+
+    pub(crate) fn set(&self, state: SealState) {
+        *self.lock() = state;
+    }
+
+    pub(super) fn take(&self) -> SealState {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, SealState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Seals one event; the last statement before COMMIT. Answers the transaction's id, by which an unanswered COMMIT is settled.
+///
+/// A handler that ended its transaction itself would have this statement commit alone, without its effects. Outside of a
+/// transaction block a statement begins with its own transaction, which the two times tell; the odd outcome is refused.
+pub(crate) async fn one(
+    tx: &mut dyn Tx,
+    delivery: &Delivery,
+    outcome: &Outcome,
+) -> Result<Option<u64>, Error> {
+    const SQL: &str = "select outlast.complete(token => $1::text::uuid, id => $2::text::uuid, \
+        outcome => case when now() = statement_timestamp() then 'without a transaction' else $3::text end, \
+        reason => $4::text)::text, pg_current_xact_id()::text";
+    let (token, id) = (delivery.token.to_string(), delivery.event.id.to_string());
+    let args = [
+        token.as_str().into(),
+        id.as_str().into(),
+        outcome.as_str().into(),
+        outcome.reason().into(),
+    ];
+    let row = tx.call(SQL, &args).await.map_err(own)?;
+    Ok(row
+        .get(1)
+        .and_then(Option::as_deref)
+        .and_then(|xid| xid.parse().ok()))
+}
+
+/// Seals many events of one claim; the last statement before COMMIT.
+pub(crate) async fn many(tx: &mut dyn Tx, token: Uuid, ids: &[Uuid]) -> Result<Option<u64>, Error> {
+    const SQL: &str = "select outlast._seal(token => $1::text::uuid, \
+        ids => case when now() = statement_timestamp() then null else $2::text::uuid[] end)::text, \
+        pg_current_xact_id()::text";
+    let token = token.to_string();
+    let texts: Vec<_> = ids.iter().map(Uuid::to_string).collect();
+    let list = array(texts.iter().map(|id| Some(id.as_str())));
+    let row = tx
+        .call(SQL, &[token.as_str().into(), list.as_str().into()])
+        .await
+        .map_err(own)?;
+    let sealed = row
+        .first()
+        .and_then(Option::as_deref)
+        .and_then(|n| n.parse().ok());
+    if sealed != Some(ids.len()) {
+        return Err(Error::NoTransaction);
+    }
+    Ok(row
+        .get(1)
+        .and_then(Option::as_deref)
+        .and_then(|xid| xid.parse().ok()))
+}
+
+/// What an error of the sealing statement means here.
+fn own(error: Error) -> Error {
+    match error {
+        // The arguments are ours, so only the odd outcome can be refused.
+        Error::BadName(_) => Error::NoTransaction,
+        Error::Database(error) => match error.state() {
+            Some("25P02") => Error::RolledBack,
+            // Plain inserts: a seal of a former owner is a unique violation.
+            Some("23505") => Error::AlreadySealed,
+            _ => Error::Database(error),
+        },
+        other => other,
+    }
+}
+
+/// Somebody newer owns the event, or everything is stopped: not a failure of the handler.
+pub(crate) fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::LeaseLost | Error::AlreadySealed | Error::NotInClaim | Error::Stopped(_)
+    )
+}
+
+/// The failure of a try whose seal or commit did not come about.
+pub(crate) fn failure(error: &Error) -> Failure {
+    match error {
+        Error::NoTransaction => Failure::permanent(
+            "the handler ended its transaction itself: leave begin, commit and rollback to Outlast",
+        ),
+        Error::RolledBack => Failure::unclassified(
+            "the handler returned Ok, but a statement of its transaction had failed and its error was swallowed",
+        ),
+        other => Failure::of(other),
+    }
+}

@@ -1,0 +1,275 @@
+//! The handle an application emits with. No connection, no I/O: it only knows whose and who.
+//!
+//! The statement behind it is `outlast_postgres::event`; what handles the events is `consumer` and `worker`.
+
+use crate::{attempt::Attempt, worker::Worker};
+use outlast_core::Event;
+use outlast_postgres::{
+    Error,
+    event::{self, Accepted, Body, Envelope, Envelopes},
+    tx::{BoxFuture, Tx},
+};
+use std::{borrow::Cow, collections::BTreeMap, fmt, future::IntoFuture, sync::Arc};
+use uuid::Uuid;
+
+/// Writes intents in your transaction. Cheap to clone, no connection, no I/O: a constant will do.
+///
+/// ```no_run
+/// # use outlast_engine::Outlast;
+/// # use outlast_core::Event;
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+/// # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+/// const OUTLAST: Outlast = Outlast::new();
+///
+/// # async fn f(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut tx = client.transaction().await?;
+/// tx.execute("update booking set confirmed = true where id = 7", &[]).await?;
+/// OUTLAST.emit(&mut tx, &BookingConfirmed { booking: 7 }).await?;
+/// tx.commit().await?;                       // both are there now, or neither
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlast {
+    tenant: Cow<'static, str>,
+    actor: Option<Arc<str>>,
+    correlation: Option<Uuid>,
+    causation: Option<Uuid>,
+    traceparent: Option<Arc<str>>,
+}
+
+impl Default for Outlast {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Outlast {
+    /// A handle for an application with one tenant, no known actor and no cause.
+    pub const fn new() -> Self {
+        Self {
+            tenant: Cow::Borrowed(""),
+            actor: None,
+            correlation: None,
+            causation: None,
+            traceparent: None,
+        }
+    }
+
+    /// The handle inside a handler: this event's tenant and actor, and this event as the cause.
+    pub(crate) fn caused_by(event: &crate::handler::Received) -> Self {
+        Self {
+            tenant: event.tenant.clone().into(),
+            actor: event.actor.as_deref().map(Into::into),
+            correlation: event.correlation_id.or(Some(event.id)),
+            causation: Some(event.id),
+            traceparent: event.traceparent.as_deref().map(Into::into),
+        }
+    }
+
+    /// The same, for one tenant. Tenants never see each other's keys.
+    pub fn tenant(&self, tenant: &str) -> Self {
+        Self {
+            tenant: tenant.to_owned().into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same, on behalf of an authenticated user or system. It is stored with the intent and shown in the audit.
+    pub fn actor(&self, actor: &str) -> Self {
+        Self {
+            actor: Some(actor.into()),
+            ..self.clone()
+        }
+    }
+
+    /// The same, as part of something larger: everything with one correlation id is one story in `outlast trace`.
+    pub fn correlation(&self, id: Uuid) -> Self {
+        Self {
+            correlation: Some(id),
+            ..self.clone()
+        }
+    }
+
+    /// The same, with a W3C `traceparent`, so that a trace goes on through the event.
+    pub fn traceparent(&self, traceparent: &str) -> Self {
+        Self {
+            traceparent: Some(traceparent.into()),
+            ..self.clone()
+        }
+    }
+
+    /// Emits an event in your transaction.
+    ///
+    /// Nothing is written before `.await`. When that returns, the event is a row of your transaction: durable when it
+    /// commits, gone when it does not, also if this process dies in between. It is handed to every consumer of its type
+    /// at least once, always with the same id and the same bytes.
+    ///
+    /// # Errors
+    /// Bad input and a conflict of dedup keys leave your transaction usable, with nothing written.
+    /// After [`Error::Database`] PostgreSQL takes only a rollback.
+    pub fn emit<'a, E: Event>(&'a self, tx: &'a mut dyn Tx, event: &'a E) -> Emit<'a, E> {
+        Emit {
+            outlast: self,
+            tx,
+            event,
+            dedup: None,
+            headers: BTreeMap::new(),
+            cause: None,
+            id: None,
+        }
+    }
+
+    /// Emits many events of one type in your transaction, in this order: one statement for each thousand.
+    ///
+    /// What is committed, and when, is as for [`Outlast::emit`]. Bad input in any of them is found before the first is
+    /// written.
+    pub async fn emit_all<E: Event>(
+        &self,
+        tx: &mut dyn Tx,
+        events: &[E],
+    ) -> Result<Vec<Accepted>, Error> {
+        // The statement for many has no place for it, and to leave it out silently would lose it.
+        if events
+            .iter()
+            .any(|event| event.aggregate_version().is_some())
+        {
+            let mut accepted = Vec::with_capacity(events.len());
+            for event in events {
+                accepted.push(self.emit(&mut *tx, event).await?);
+            }
+            return Ok(accepted);
+        }
+        check_name::<E>()?;
+        let json = |event: &E| Ok((to_json(event)?, event.key()));
+        let envelopes = Envelopes {
+            name: E::NAME,
+            version: E::VERSION,
+            events: events.iter().map(json).collect::<Result<_, Error>>()?,
+            tenant: &self.tenant,
+            source: None,
+            actor: self.actor.as_deref(),
+            correlation_id: self.correlation,
+            causation_id: self.causation,
+            traceparent: self.traceparent.as_deref(),
+        };
+        event::emit_all(tx, &envelopes).await
+    }
+
+    /// Starts the table of contents of a process that handles events. `state` is what every handler gets, by value.
+    pub fn worker<S: Clone + Send + Sync + 'static>(&self, state: S) -> Worker<S> {
+        Worker::new(state)
+    }
+}
+
+/// An event about to be emitted: say more about it, then `.await`.
+#[must_use = "nothing is written until this is awaited"]
+pub struct Emit<'a, E> {
+    outlast: &'a Outlast,
+    tx: &'a mut dyn Tx,
+    event: &'a E,
+    dedup: Option<String>,
+    headers: BTreeMap<String, String>,
+    cause: Option<(Uuid, Uuid)>,
+    id: Option<Uuid>,
+}
+
+impl<E> fmt::Debug for Emit<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Emit")
+            .field("dedup", &self.dedup)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E> Emit<'_, E> {
+    /// Makes it the same intent as any other of this tenant, type and key within 30 days: written once.
+    ///
+    /// The answer's `new` is false if it was there already; other content under the same key is [`Error::Conflict`].
+    /// While another transaction holds the same key, this waits for its end.
+    pub fn dedup(mut self, key: impl Into<String>) -> Self {
+        self.dedup = Some(key.into());
+        self
+    }
+
+    /// Adds a header: a string beside the payload, for those who route without reading it.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Names the event that led to this one. `attempt.outlast().emit(..)` does it by itself.
+    pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
+        self.cause = Some((attempt.id(), attempt.correlation_id()));
+        self
+    }
+
+    /// Gives it an id of yours: a version 7 UUID of the last days. The same id again is the same event.
+    pub fn id(mut self, id: Uuid) -> Self {
+        self.id = Some(id);
+        self
+    }
+}
+
+impl<E: Event> Emit<'_, E> {
+    async fn write(self) -> Result<Accepted, Error> {
+        check_name::<E>()?;
+        let json = to_json(self.event)?;
+        let key = self.event.key();
+        let headers = (!self.headers.is_empty())
+            .then(|| to_json(&self.headers))
+            .transpose()?;
+        let (causation_id, correlation_id) = match self.cause {
+            Some((cause, story)) => (Some(cause), Some(story)),
+            None => (self.outlast.causation, self.outlast.correlation),
+        };
+        let envelope = Envelope {
+            key: key.as_deref(),
+            tenant: &self.outlast.tenant,
+            dedup: self.dedup.as_deref(),
+            id: self.id,
+            aggregate_version: self.event.aggregate_version(),
+            actor: self.outlast.actor.as_deref(),
+            correlation_id,
+            causation_id,
+            traceparent: self.outlast.traceparent.as_deref(),
+            headers: headers.as_deref(),
+            ..Envelope::new(E::NAME, E::VERSION, Body::Json(&json))
+        };
+        event::emit(self.tx, &envelope).await
+    }
+}
+
+impl<'a, E: Event> IntoFuture for Emit<'a, E> {
+    type Output = Result<Accepted, Error>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.write())
+    }
+}
+
+fn check_name<E: Event>() -> Result<(), Error> {
+    outlast_core::name::check_event(E::NAME).map_err(|bad| Error::BadName(bad.to_string()))
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value)
+        .map_err(|error| Error::BadPayload(format!("this value cannot be JSON: {error}")))
+}
+
+// Invariant: what a user awaits in a handler or spawns can move between threads.
+const _: fn() = || {
+    fn sendable<T: Send>(_: T) {}
+    fn emitting<E: Event>(outlast: &Outlast, tx: &mut dyn Tx, event: &E) {
+        sendable(outlast.emit(tx, event).into_future());
+    }
+    fn emitting_all<E: Event>(outlast: &Outlast, tx: &mut dyn Tx, events: &[E]) {
+        sendable(outlast.emit_all(tx, events));
+    }
+    let _ = (
+        emitting::<crate::handler::Never>,
+        emitting_all::<crate::handler::Never>,
+    );
+};

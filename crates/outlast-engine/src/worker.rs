@@ -1,0 +1,280 @@
+//! The worker: everything that one process does, on one page.
+//!
+//! Here it is only written down and checked; `run` makes it move.
+
+use crate::{
+    consumer::Consumer,
+    handler::{About, Around, Running},
+    settings::Settings,
+};
+use outlast_core::{Failure, Outcome, name};
+use outlast_postgres::{Error, connect::Target, tx::BoxFuture};
+use std::{collections::HashSet, fmt, future::Future, sync::Arc};
+
+/// Everything that one process does: its consumers, what runs around them, how much of it at once.
+///
+/// ```no_run
+/// # use outlast_engine::{Attempt, Consumer, Outlast};
+/// # use outlast_core::{Event, Failure};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+/// # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+/// # #[derive(Clone)] struct App;
+/// # async fn send_mail(_: App, e: Attempt<BookingConfirmed>) -> Result<(), Failure> { Ok(()) }
+/// # async fn f() -> Result<(), outlast_postgres::Error> {
+/// Outlast::new()
+///     .worker(App)
+///     .consumer(Consumer::new("mailer").on(send_mail))
+///     .run()
+///     .await
+/// # }
+/// ```
+#[must_use = "nothing happens until it is run"]
+pub struct Worker<S> {
+    plan: Plan<S>,
+}
+
+/// What was written down about a worker, for the loops.
+pub(crate) struct Plan<S> {
+    pub(crate) state: S,
+    pub(crate) consumers: Vec<Consumer<S>>,
+    pub(crate) around: Option<Around>,
+    pub(crate) settings: Settings,
+    pub(crate) database: Option<String>,
+}
+
+impl<S> fmt::Debug for Worker<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("consumers", &self.plan.consumers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Worker<S> {
+    pub(crate) fn new(state: S) -> Self {
+        let settings = Settings::default();
+        Self {
+            plan: Plan {
+                state,
+                consumers: Vec::new(),
+                around: None,
+                settings,
+                database: None,
+            },
+        }
+    }
+
+    /// Adds a consumer. Its name may appear once in a process.
+    pub fn consumer(mut self, consumer: Consumer<S>) -> Self {
+        self.plan.consumers.push(consumer);
+        self
+    }
+
+    /// Runs around every handler: error reporting, feature flags, tenant context. `run.await` runs the handler.
+    ///
+    /// It sees the handler's result before the commit and may change it. To return `Ok(Outcome::skipped(..))` without
+    /// running the handler completes the event; to drop a handler half-way makes the try fail.
+    ///
+    /// ```
+    /// # use outlast_engine::{Outlast, Worker};
+    /// # fn f(worker: Worker<()>) -> Worker<()> {
+    /// worker.around(|about, run| Box::pin(async move {
+    ///     let result = run.await;
+    ///     if let Err(failure) = &result {
+    ///         eprintln!("{} {}: {}", about.kind, about.name, failure.reason);
+    ///     }
+    ///     result
+    /// }))
+    /// # }
+    /// ```
+    pub fn around<F>(mut self, around: F) -> Self
+    where
+        F: for<'a> Fn(&'a About, Running<'a>) -> BoxFuture<'a, Result<Outcome, Failure>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.plan.around = Some(Arc::new(around));
+        self
+    }
+
+    /// Which database to work for. The default is `OUTLAST_DATABASE_URL`, else `DATABASE_URL`, else the `PG…` variables.
+    pub fn database(mut self, url: impl Into<String>) -> Self {
+        self.plan.database = Some(url.into());
+        self
+    }
+
+    /// Times and bounds; what is not set has the default of [`Settings`].
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.plan.settings = settings;
+        self
+    }
+
+    /// Checks everything that can be checked without a database: names, doubles, settings, the URL.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every problem, not only the first.
+    pub fn check(&self) -> Result<(), Error> {
+        self.plan.target().map(drop)
+    }
+
+    /// Works until SIGTERM or Ctrl-C; then claims nothing more, finishes what runs, and returns.
+    ///
+    /// What could not be finished within the drain time is handed back without a charge. A second signal stops at once.
+    ///
+    /// # Errors
+    /// At the start: what [`Worker::check`] finds, no connection, an older or newer schema, another database behind a
+    /// handler's pool. Later connection losses are waited out, not returned.
+    pub async fn run(self) -> Result<(), Error> {
+        crate::run::until_signal(self.plan).await
+    }
+
+    /// Works until `stop` resolves; else as [`Worker::run`].
+    pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        crate::run::run(self.plan, stop).await
+    }
+
+    /// What was written down, for the test worker.
+    pub(crate) fn into_plan(self) -> Plan<S> {
+        self.plan
+    }
+}
+
+impl<S> Plan<S> {
+    /// The database to work for, if everything that can be checked without it is right.
+    pub(crate) fn target(&self) -> Result<Target, Error> {
+        let mut problems = self.settings.problems();
+        problems.extend(self.problems());
+        let target = match &self.database {
+            Some(url) => Target::parse(url),
+            None => Target::from_env(),
+        };
+        let target = target.map_err(|error| match error {
+            Error::Config(why) => problems.push(why),
+            other => problems.push(other.to_string()),
+        });
+        match target {
+            Ok(target) if problems.is_empty() => Ok(target),
+            _ => Err(Error::Config(problems.join("; "))),
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut names = HashSet::new();
+        for consumer in &self.consumers {
+            let name = &consumer.name;
+            if let Err(bad) = name::check(name) {
+                problems.push(format!("consumer {bad}"));
+            }
+            if !names.insert(name) {
+                problems.push(format!(
+                    "consumer {name} is there twice: give it all its handlers in one place"
+                ));
+            }
+            if consumer.handlers.is_empty() {
+                problems.push(format!("consumer {name} has no handler"));
+            }
+            if consumer.concurrency == Some(0) {
+                problems.push(format!("consumer {name}: concurrency is 0"));
+            }
+            let mut types = HashSet::new();
+            for handler in &consumer.handlers {
+                if let Err(bad) = name::check(&handler.name) {
+                    problems.push(format!("consumer {name}: event type {bad}"));
+                }
+                if !types.insert(&handler.name) {
+                    problems.push(format!(
+                        "consumer {name} has two handlers for {}",
+                        handler.name
+                    ));
+                }
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attempt, Outlast};
+    use outlast_core::Event;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize)]
+    struct Paid;
+    impl Event for Paid {
+        const NAME: &'static str = "paid";
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Badly;
+    impl Event for Badly {
+        const NAME: &'static str = "Badly named";
+    }
+
+    async fn paid(_: (), _: Attempt<Paid>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn badly(_: (), _: Attempt<Badly>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let worker = Outlast::new()
+            .worker(())
+            .database("mysql://h")
+            .settings(Settings {
+                attempts: 0,
+                ..Settings::default()
+            })
+            .consumer(Consumer::new("a").on(paid).on(paid))
+            .consumer(Consumer::new("a").concurrency(0))
+            .consumer(Consumer::new("B c").on(badly));
+        let why = worker.check().unwrap_err().to_string();
+        for expected in [
+            "attempts",
+            "consumer a has two handlers for paid",
+            "consumer a is there twice",
+            "consumer a has no handler",
+            "consumer a: concurrency is 0",
+            "consumer `B c` cannot be a name",
+            "event type `Badly named` cannot be a name",
+            "`mysql://` is not a PostgreSQL URL",
+        ] {
+            assert!(why.contains(expected), "{expected} is missing in: {why}");
+        }
+    }
+
+    #[test]
+    fn a_worker_with_nothing_wrong_passes() {
+        let worker = Outlast::new()
+            .worker(())
+            .database("postgres://u@h/d")
+            .consumer(Consumer::new("a").on(paid));
+        worker.check().unwrap();
+    }
+
+    #[test]
+    fn a_handler_takes_what_it_is_new_enough_for() {
+        let consumer = Consumer::<()>::new("a").on(paid);
+        assert!(consumer.handler("paid", 1).is_some());
+        assert!(consumer.handler("paid", 2).is_none() && consumer.handler("refunded", 1).is_none());
+    }
+
+    #[test]
+    fn running_can_be_spawned() {
+        fn spawnable<T: Send + 'static>(_: T) {}
+        let worker = || {
+            Outlast::new()
+                .worker(())
+                .consumer(Consumer::new("a").on(paid))
+        };
+        spawnable(worker().run());
+        spawnable(worker().run_until(std::future::ready(())));
+    }
+}
