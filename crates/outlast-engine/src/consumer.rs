@@ -54,15 +54,6 @@ impl<S> fmt::Debug for Consumer<S> {
     }
 }
 
-impl<S> Consumer<S> {
-    /// The handler that takes this event, if this program is new enough to read it.
-    pub(crate) fn handler(&self, name: &str, version: u16) -> Option<&Handler<S>> {
-        self.handlers
-            .iter()
-            .find(|handler| handler.name == name && handler.version >= version)
-    }
-}
-
 impl<S: Clone + Send + Sync + 'static> Consumer<S> {
     /// A consumer of this name, without handlers yet. The name is 1–100 of `a-z 0-9 . _ / -`.
     pub fn new(name: &str) -> Self {

@@ -32,14 +32,12 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub(crate) struct Received {
     pub(crate) id: Uuid,
-    pub(crate) log_id: i64,
     pub(crate) name: String,
     pub(crate) version: u16,
     pub(crate) tenant: String,
     pub(crate) key: Option<String>,
     pub(crate) actor: Option<String>,
     pub(crate) correlation_id: Option<Uuid>,
-    pub(crate) causation_id: Option<Uuid>,
     pub(crate) traceparent: Option<String>,
     /// A JSON object of strings.
     pub(crate) headers: Option<String>,

@@ -9,6 +9,8 @@ mod handler;
 mod outlast;
 mod run;
 mod settings;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use attempt::{Attempt, Sealed};

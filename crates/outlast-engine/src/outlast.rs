@@ -2,7 +2,7 @@
 //!
 //! The statement behind it is `outlast_postgres::event`; what handles the events is `consumer` and `worker`.
 
-use crate::{attempt::Attempt, worker::Worker};
+use crate::{attempt::Attempt, run::wake, worker::Worker};
 use outlast_core::Event;
 use outlast_postgres::{
     Error,
@@ -153,7 +153,9 @@ impl Outlast {
             causation_id: self.causation,
             traceparent: self.traceparent.as_deref(),
         };
-        event::emit_all(tx, &envelopes).await
+        let accepted = event::emit_all(tx, &envelopes).await;
+        wake::nudge();
+        accepted
     }
 
     /// Starts the table of contents of a process that handles events. `state` is what every handler gets, by value.
@@ -237,7 +239,9 @@ impl<E: Event> Emit<'_, E> {
             headers: headers.as_deref(),
             ..Envelope::new(E::NAME, E::VERSION, Body::Json(&json))
         };
-        event::emit(self.tx, &envelope).await
+        let accepted = event::emit(self.tx, &envelope).await;
+        wake::nudge();
+        accepted
     }
 }
 

@@ -13,9 +13,14 @@ use outlast_postgres::{
 };
 use tokio::task::JoinSet;
 
-use crate::{plan::Plan, settings::Settings};
+use crate::{
+    consumer::Start,
+    handler::{Context, Probe},
+    worker::Plan,
+};
 use leases::Leases;
-use signal::{Stop, Stopper};
+use registry::Registry;
+use signal::Stopper;
 use wake::Bell;
 
 pub(crate) mod batch;
@@ -23,31 +28,53 @@ pub(crate) mod consumer;
 mod flush;
 pub(crate) mod leases;
 mod record;
+pub(crate) mod registry;
 pub(crate) mod signal;
 pub(crate) mod wake;
 
 /// Connections for claims and records. Two consumers' statements can overlap; more would only queue in the server.
 const CONNECTIONS: usize = 2;
 
+/// Runs until SIGTERM or Ctrl-C; a second one ends the drain at once.
+pub(crate) async fn until_signal<S>(plan: Plan<S>) -> Result<(), Error>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let mut signals = Signals::new()?;
+    let hurry = Signals::second()?;
+    run_with(plan, async move { signals.next().await }, hurry).await
+}
+
 /// Runs until `stop` resolves, then drains. Returns when everything that was started has ended or been given back.
 ///
 /// # Errors
 /// What makes working on pointless: a configuration that cannot work, a schema that does not fit, a database that is not
 /// the one it should be ([`Error::Stopped`]). A database that is away is waited for.
-pub(crate) async fn run<S>(plan: Plan<S>, stop: impl Future<Output = ()> + Send) -> Result<(), Error>
+pub(crate) async fn run<S>(
+    plan: Plan<S>,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), Error>
 where
     S: Clone + Send + Sync + 'static,
 {
-    let target = match &plan.target {
-        Some(target) => target.clone(),
-        None => Target::from_env()?,
-    };
-    plan.settings.validate()?;
+    run_with(plan, stop, std::future::pending()).await
+}
+
+async fn run_with<S>(
+    plan: Plan<S>,
+    stop: impl Future<Output = ()> + Send,
+    hurry: impl Future<Output = ()> + Send,
+) -> Result<(), Error>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let target = plan.target()?;
+    let drain = plan.settings.drain;
     let place = Place::new(plan.settings.deployment.clone());
     let store = Store::new(pool(&target, &place)?, place.clone());
     check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
-    let consumers = register(&plan, &store, &leases).await?;
+    let consumers = register(plan, &store, &leases).await?;
     tracing::info!(process = %place.process(), database = %target, consumers = consumers.len(), "worker is running");
 
     let bell = Bell::default();
@@ -59,39 +86,51 @@ where
     for consumer in consumers {
         loops.spawn(consumer::run(consumer, bell.clone(), stopped.clone()));
     }
-    let ended = supervise(loops, stop, &stopper, &plan.settings).await;
-    if let Some(why) = place.stopped() {
-        return Err(Error::Stopped(why));
-    }
-    ended
+    let ended = supervise(loops, stop, hurry, &stopper, drain).await;
+    place
+        .stopped()
+        .map_or(ended, |why| Err(Error::Stopped(why)))
 }
 
 /// Waits for the stop signal, or for the first loop that gives up; then drains them all.
 async fn supervise(
     mut loops: JoinSet<Result<(), Error>>,
     stop: impl Future<Output = ()> + Send,
+    hurry: impl Future<Output = ()> + Send,
     stopper: &Stopper,
-    settings: &Settings,
+    drain: Duration,
 ) -> Result<(), Error> {
     let mut first = Ok(());
+    if loops.is_empty() {
+        stop.await;
+        return first;
+    }
     tokio::select! {
         () = stop => tracing::info!("draining: nothing more is claimed"),
         Some(ended) = loops.join_next() => first = flatten(ended),
     }
     stopper.drain();
-    let drained = tokio::time::timeout(settings.drain, async {
+    let all = async {
         while let Some(ended) = loops.join_next().await {
             if first.is_ok() {
                 first = flatten(ended);
             }
         }
-    });
-    if drained.await.is_err() {
-        tracing::warn!(after = ?settings.drain, "the drain has run out: what still runs is given back");
+    };
+    let drained = tokio::select! {
+        () = all => true,
+        () = tokio::time::sleep(drain) => false,
+        () = hurry => false,
+    };
+    if !drained {
+        tracing::warn!("the drain is over: what still runs is given back");
         stopper.end();
         // Giving back is a statement each; handlers that still run are left to themselves.
         let given_back = async { while loops.join_next().await.is_some() {} };
-        if tokio::time::timeout(Duration::from_secs(5), given_back).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(5), given_back)
+            .await
+            .is_err()
+        {
             tracing::warn!("not everything could be given back; its leases will lapse");
         }
     }
@@ -99,7 +138,11 @@ async fn supervise(
 }
 
 fn flatten(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Result<(), Error> {
-    ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a loop of the worker died: {error}"))))
+    ended.unwrap_or_else(|error| {
+        Err(Error::Unexpected(format!(
+            "a loop of the worker died: {error}"
+        )))
+    })
 }
 
 /// The pool whose every new connection is asked where it leads.
@@ -125,59 +168,125 @@ async fn check(target: &Target, place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// Registers every consumer of the plan; each is committed when it is there.
-pub(crate) async fn register<S>(plan: &Plan<S>, store: &Store, leases: &Leases) -> Result<Vec<consumer::Consumer<S>>, Error>
+/// Registers every consumer of the plan; each is committed when it is there. The pools of its handlers must lead to the
+/// same database.
+pub(crate) async fn register<S>(
+    plan: Plan<S>,
+    store: &Store,
+    leases: &Leases,
+) -> Result<Vec<consumer::Consumer<S>>, Error>
 where
     S: Clone + Send + Sync + 'static,
 {
+    let settings = Arc::new(plan.settings);
     let mut consumers = Vec::new();
-    for planned in &plan.consumers {
+    for planned in plan.consumers {
+        let registry = Registry::new(planned.handlers);
+        for handler in registry.handlers() {
+            if let Some(probe) = handler.probe() {
+                same_database(store, probe.as_ref(), &planned.name).await?;
+            }
+        }
         let registered = store
             .register(&Registration {
                 name: planned.name.clone(),
-                types: planned.registry.types().to_vec(),
-                earliest: planned.earliest,
+                types: registry.types().to_vec(),
+                earliest: planned.start == Start::Earliest,
                 owner: planned.owner.clone(),
-                attempts: plan.settings.attempts,
+                attempts: settings.attempts,
             })
             .await?;
         if let Some(reason) = &registered.paused {
             tracing::warn!(consumer = %planned.name, reason, "paused by an operator: it claims nothing until it is resumed");
         }
+        let name: Arc<str> = planned.name.into();
         consumers.push(consumer::Consumer {
             id: registered.id,
-            name: planned.name.as_str().into(),
+            context: Context {
+                consumer: name.clone(),
+                around: plan.around.clone(),
+            },
+            name,
             state: plan.state.clone(),
-            outlast: plan.outlast.clone(),
-            registry: planned.registry.clone(),
+            registry: Arc::new(registry),
             store: store.clone(),
             leases: leases.clone(),
-            settings: Arc::clone(&plan.settings),
-            concurrency: planned.concurrency.unwrap_or(plan.settings.concurrency),
+            settings: settings.clone(),
+            concurrency: planned.concurrency.unwrap_or(settings.concurrency),
         });
     }
     Ok(consumers)
 }
 
-/// Resolves at SIGTERM or Ctrl-C.
-pub(crate) async fn signalled() {
+/// A handler's own pool and ours must lead to one database: else its effects and the seal would be two commits.
+async fn same_database(store: &Store, probe: &dyn Probe, consumer: &str) -> Result<(), Error> {
+    const ASK: &str =
+        "select d.oid::text || ' ' || h.installed_at::text || ' ' || coalesce(h.deployment, '')
+         from pg_catalog.pg_database d, outlast._house h where d.datname = current_database()";
+    let theirs = probe.ask(ASK).await?.into_iter().next().flatten();
+    let ours = store.text(ASK).await?;
+    if theirs.is_none() || theirs != ours {
+        return Err(Error::Config(format!(
+            "consumer {consumer}: the pool of its handler leads to another database than the worker's"
+        )));
+    }
+    Ok(())
+}
+
+/// SIGTERM and Ctrl-C, as they come.
+struct Signals {
     #[cfg(unix)]
-    {
+    term: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> Result<Self, Error> {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut term) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = term.recv() => return,
-                answer = tokio::signal::ctrl_c() => if answer.is_ok() { return },
-            }
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Error::Unexpected(format!("cannot listen for signals: {error}")))
+        };
+        Ok(Self {
+            term: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+
+    #[cfg(not(unix))]
+    fn new() -> Result<Self, Error> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The second signal.
+    fn second() -> Result<impl Future<Output = ()> + Send, Error> {
+        let mut signals = Self::new()?;
+        Ok(async move {
+            signals.next().await;
+            signals.next().await;
+        })
     }
 }
 
 /// A stop signal that never comes, for runs that end by themselves.
 #[cfg(feature = "testing")]
-pub(crate) fn never() -> Stop {
+pub(crate) fn never() -> signal::Stop {
     Stopper::new().1
 }

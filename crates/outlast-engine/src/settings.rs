@@ -20,6 +20,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
+    /// The name of this deployment; must equal the database's (`outlast migrate --deployment`). Without one it is a
+    /// development database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
     /// How long a claim is ours without renewal. A dead process's work waits that long. 15 s.
     #[serde(with = "duration")]
     pub lease: Duration,
@@ -58,6 +62,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            deployment: None,
             lease: Duration::from_secs(15),
             longest_lease: Duration::from_mins(5),
             deadline: Duration::from_secs(60),

@@ -4,10 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use outlast_core::Event;
 use outlast_postgres::{
-    Error, Pool, Tx,
-    connect::{self, Target},
-    migrate,
+    Error, connect, migrate,
     store::{Claim, Place, Store},
+    tx::{Pool, Tx},
 };
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_postgres::{Client, types::Type};
@@ -22,10 +21,16 @@ use crate::{
 /// The database is the one that `pool` leads to, reached by the worker's own connections through
 /// `OUTLAST_DATABASE_URL` or `DATABASE_URL`; the schema is installed if it is not there. Its clock becomes the test's:
 /// [`TestWorker::advance`] moves it. A database with a deployment name is refused.
-#[derive(Debug)]
 pub struct TestWorker<S> {
     client: Client,
     consumers: Vec<Consumer<S>>,
+}
+
+impl<S> std::fmt::Debug for TestWorker<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.consumers.iter().map(|consumer| &consumer.name);
+        f.debug_list().entries(names).finish()
+    }
 }
 
 /// What [`TestWorker::run_until_idle`] did.
@@ -56,11 +61,8 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         let mut tx = pool.begin().await?;
         let name = tx.call("select current_database()::text", &[]).await?;
         drop(tx);
-        let plan = worker.into_plan()?;
-        let target = match &plan.target {
-            Some(target) => target.clone(),
-            None => Target::from_env()?,
-        };
+        let plan = worker.into_plan();
+        let target = plan.target()?;
         let target = match name.into_iter().next().flatten() {
             Some(name) => target.database(&name),
             None => target,
@@ -71,7 +73,7 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         let place = Place::new(None);
         let store = Store::new(connect::pool(&target, 2)?, place);
         // Nobody renews here: one batch runs at a time, and a test's handler may take its time.
-        let consumers = run::register(&plan, &store, &Leases::new(Duration::from_secs(300))).await?;
+        let consumers = run::register(plan, &store, &Leases::new(Duration::from_secs(300))).await?;
         Ok(Self { client, consumers })
     }
 
@@ -94,7 +96,10 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
                 break;
             }
         }
-        Idle { handled, incidents: self.incidents().await }
+        Idle {
+            handled,
+            incidents: self.incidents().await,
+        }
     }
 
     /// Moves the clock of this database: leases lapse, what waits becomes due.
@@ -103,7 +108,8 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
     /// When the database fails.
     pub async fn advance(&self, by: Duration) {
         let seconds = by.as_secs_f64();
-        let sql = "update outlast._test_clock set ahead = ahead + make_interval(secs => $1) returning 1";
+        let sql =
+            "update outlast._test_clock set ahead = ahead + make_interval(secs => $1) returning 1";
         self.query(sql, &[(&seconds, Type::FLOAT8)]).await;
     }
 
@@ -112,9 +118,18 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
     /// # Panics
     /// When one cannot be read as `E`.
     pub async fn emitted<E: Event>(&self) -> Vec<E> {
-        let rows = self.query("select payload from outlast.event where type = $1 order by log_id", &[(&E::NAME, Type::TEXT)]).await;
+        let rows = self
+            .query(
+                "select payload from outlast.event where type = $1 order by log_id",
+                &[(&E::NAME, Type::TEXT)],
+            )
+            .await;
         rows.iter()
-            .map(|row| serde_json::from_slice(row.get(0)).unwrap_or_else(|error| panic!("an event `{}` cannot be read: {error}", E::NAME)))
+            .map(|row| {
+                serde_json::from_slice(row.get(0)).unwrap_or_else(|error| {
+                    panic!("an event `{}` cannot be read: {error}", E::NAME)
+                })
+            })
             .collect()
     }
 
@@ -127,33 +142,66 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         match (events.pop(), events.len()) {
             (Some(event), 0) => event,
             (last, before) => {
-                let all: Vec<String> = events.iter().chain(last.as_ref()).map(|e| serde_json::to_string(e).unwrap_or_default()).collect();
-                panic!("{} events `{}`, not one: {all:#?}", before + usize::from(last.is_some()), E::NAME)
+                let all: Vec<String> = events
+                    .iter()
+                    .chain(last.as_ref())
+                    .map(|e| serde_json::to_string(e).unwrap_or_default())
+                    .collect();
+                panic!(
+                    "{} events `{}`, not one: {all:#?}",
+                    before + usize::from(last.is_some()),
+                    E::NAME
+                )
             }
         }
     }
 
     async fn incidents(&self) -> Vec<Incident> {
-        let rows = self.query("select kind, coalesce(reason, '') from outlast.incident order by opened_at", &[]).await;
-        rows.iter().map(|row| Incident { kind: row.get(0), reason: row.get(1) }).collect()
+        let rows = self
+            .query(
+                "select kind, coalesce(reason, '') from outlast.incident order by opened_at",
+                &[],
+            )
+            .await;
+        rows.iter()
+            .map(|row| Incident {
+                kind: row.get(0),
+                reason: row.get(1),
+            })
+            .collect()
     }
 
-    async fn query(&self, sql: &str, args: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)]) -> Vec<tokio_postgres::Row> {
-        self.client.query_typed(sql, args).await.expect("a test database answers")
+    async fn query(
+        &self,
+        sql: &str,
+        args: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
+    ) -> Vec<tokio_postgres::Row> {
+        self.client
+            .query_typed(sql, args)
+            .await
+            .expect("a test database answers")
     }
 }
 
 /// One claim of one consumer, run to its end; how many events were completed, or none if there was nothing.
-async fn one<S: Clone + Send + Sync + 'static>(consumer: &Consumer<S>) -> Result<Option<usize>, Error> {
+async fn one<S: Clone + Send + Sync + 'static>(
+    consumer: &Consumer<S>,
+) -> Result<Option<usize>, Error> {
     let lease = consumer.leases.length();
     let asked = Instant::now();
     let (types, versions) = consumer.registry.takes();
     let mut claim = consumer.store.reclaim(consumer.id, 1, lease).await?;
     if claim.events.is_empty() {
-        claim = consumer.store.claim_parked(consumer.id, 1, lease, types, versions).await?;
+        claim = consumer
+            .store
+            .claim_parked(consumer.id, 1, lease, types, versions)
+            .await?;
     }
     while claim.events.is_empty() {
-        claim = consumer.store.claim(consumer.id, consumer.bounds(consumer.settings.batch_rows)).await?;
+        claim = consumer
+            .store
+            .claim(consumer.id, consumer.bounds(consumer.settings.batch_rows))
+            .await?;
         if !claim.more {
             break;
         }
@@ -169,9 +217,16 @@ async fn one<S: Clone + Send + Sync + 'static>(consumer: &Consumer<S>) -> Result
 
 /// Replaces the one clock of this schema by one that a test can move.
 async fn own_clock(client: &Client) -> Result<(), Error> {
-    let named = client.query_typed("select deployment from outlast._house", &[]).await?;
-    if let Some(name) = named.first().and_then(|row| row.get::<_, Option<String>>(0)) {
-        return Err(Error::Config(format!("this database is deployment `{name}`, not a test's own")));
+    let named = client
+        .query_typed("select deployment from outlast._house", &[])
+        .await?;
+    if let Some(name) = named
+        .first()
+        .and_then(|row| row.get::<_, Option<String>>(0))
+    {
+        return Err(Error::Config(format!(
+            "this database is deployment `{name}`, not a test's own"
+        )));
     }
     client
         .batch_execute(
@@ -183,4 +238,3 @@ async fn own_clock(client: &Client) -> Result<(), Error> {
         .await?;
     Ok(())
 }
-

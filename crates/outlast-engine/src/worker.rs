@@ -260,13 +260,6 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_takes_what_it_is_new_enough_for() {
-        let consumer = Consumer::<()>::new("a").on(paid);
-        assert!(consumer.handler("paid", 1).is_some());
-        assert!(consumer.handler("paid", 2).is_none() && consumer.handler("refunded", 1).is_none());
-    }
-
-    #[test]
     fn running_can_be_spawned() {
         fn spawnable<T: Send + 'static>(_: T) {}
         let worker = || {

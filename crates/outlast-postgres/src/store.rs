@@ -258,7 +258,11 @@ impl Store {
             let row = self
                 .one(
                     "select outlast._landed($1, $2, $3::text::xid8)",
-                    &[(&consumer, Type::INT4), (&id, Type::UUID), (&xid, Type::TEXT)],
+                    &[
+                        (&consumer, Type::INT4),
+                        (&id, Type::UUID),
+                        (&xid, Type::TEXT),
+                    ],
                 )
                 .await?;
             if let Some(landed) = row.get::<_, Option<bool>>(0) {
@@ -266,7 +270,10 @@ impl Store {
             }
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
-        Err(Error::Stalled { what: format!("the end of transaction {xid}"), after: Duration::from_secs(3) })
+        Err(Error::Stalled {
+            what: format!("the end of transaction {xid}"),
+            after: Duration::from_secs(3),
+        })
     }
 
     /// Parks an event that no handler of this process can read, without a charge. Committed when it returns.
@@ -313,6 +320,11 @@ impl Store {
             )
             .await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    /// The first column, as text, of the first row of a statement without arguments.
+    pub async fn text(&self, sql: &str) -> Result<Option<String>, Error> {
+        Ok(self.one(sql, &[]).await?.try_get(0)?)
     }
 
     async fn one(&self, sql: &str, args: &[(&(dyn ToSql + Sync), Type)]) -> Result<Row, Error> {

@@ -31,14 +31,12 @@ impl Event for Paid {
 fn received(version: u16, payload: &str) -> Received {
     Received {
         id: Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001),
-        log_id: 1,
         name: "paid".into(),
         version,
         tenant: "acme".into(),
         key: Some("booking/7".into()),
         actor: Some("jane".into()),
         correlation_id: None,
-        causation_id: None,
         traceparent: None,
         headers: Some(r#"{"region":"eu"}"#.into()),
         content_type: "application/json".into(),

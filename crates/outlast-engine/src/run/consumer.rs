@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outlast_core::size::Size;
+use outlast_core::{backoff::Backoff, size::Size};
 use outlast_postgres::{
     Error,
     store::{Bounds, Claim, Claimed, Store},
@@ -12,10 +12,11 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use super::{
     batch::{self, Ended},
     leases::Leases,
+    registry::Registry,
     signal::Stop,
     wake::Bell,
 };
-use crate::{handler::{Handler, Registry}, outlast::Outlast, settings::Settings};
+use crate::{handler::Context, settings::Settings};
 
 /// Batches in flight at once: one runs while the other is claimed or ended.
 const IN_FLIGHT: usize = 2;
@@ -28,7 +29,7 @@ pub(crate) struct Consumer<S> {
     pub(crate) id: i32,
     pub(crate) name: Arc<str>,
     pub(crate) state: S,
-    pub(crate) outlast: Outlast,
+    pub(crate) context: Context,
     pub(crate) registry: Arc<Registry<S>>,
     pub(crate) store: Store,
     pub(crate) leases: Leases,
@@ -37,15 +38,15 @@ pub(crate) struct Consumer<S> {
 }
 
 impl<S> Consumer<S> {
-    /// The handler that can take this type in this version, if this process has one.
-    pub(crate) fn handler(&self, kind: &str, version: i32) -> Option<Arc<Handler<S>>> {
-        self.registry.find(kind, version)
-    }
-
     /// What a claim of this many events may take.
     pub(crate) fn bounds(&self, rows: usize) -> Bounds {
         let lease = self.leases.length();
-        Bounds { rows, bytes: self.settings.batch_bytes, scanned: self.settings.scanned, lease }
+        Bounds {
+            rows,
+            bytes: self.settings.batch_bytes as u64,
+            scanned: self.settings.scanned_rows as u32,
+            lease,
+        }
     }
 }
 
@@ -56,12 +57,19 @@ struct Due {
 }
 
 /// Runs until the worker drains; then waits for its batches.
-pub(crate) async fn run<S: Clone + Send + Sync + 'static>(consumer: Consumer<S>, bell: Bell, stop: Stop) -> Result<(), Error> {
+pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
+    consumer: Consumer<S>,
+    bell: Bell,
+    stop: Stop,
+) -> Result<(), Error> {
     let slots = Arc::new(Semaphore::new(consumer.concurrency));
     let mut size = Size::new(consumer.settings.batch_rows);
     let mut batches: JoinSet<Ended> = JoinSet::new();
     let now = Instant::now();
-    let mut due = Due { reclaim: now, parked: now };
+    let mut due = Due {
+        reclaim: now,
+        parked: now,
+    };
     let mut failures: u32 = 0;
     while !stop.is_draining() {
         let seen = bell.rings();
@@ -80,7 +88,9 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(consumer: Consumer<S>,
             }
             Err(error) if error.is_transient() => {
                 failures = failures.saturating_add(1);
-                let pause = outlast_core::backoff::delay(failures.min(5), fastrand::f64()).max(Duration::from_millis(20));
+                let pause = Backoff::default()
+                    .pause(failures.min(5), fastrand::f64())
+                    .max(Duration::from_millis(20));
                 tracing::warn!(%error, consumer = %consumer.name, retry_ms = pause.as_millis() as u64, "nothing was claimed");
                 tokio::select! {
                     () = stop.draining() => break,
@@ -111,7 +121,10 @@ async fn step<S: Clone + Send + Sync + 'static>(
     let asked = Instant::now();
     if asked >= due.reclaim {
         due.reclaim = asked + lease / 3;
-        let claim = consumer.store.reclaim(consumer.id, IN_FLIGHT, lease).await?;
+        let claim = consumer
+            .store
+            .reclaim(consumer.id, IN_FLIGHT, lease)
+            .await?;
         if start(consumer, slots, batches, claim, asked, stop) {
             return Ok(true);
         }
@@ -119,16 +132,24 @@ async fn step<S: Clone + Send + Sync + 'static>(
     if asked >= due.parked {
         due.parked = asked + SWEEP;
         let (types, versions) = consumer.registry.takes();
-        let claim = consumer.store.claim_parked(consumer.id, consumer.concurrency, lease, types, versions).await?;
+        let claim = consumer
+            .store
+            .claim_parked(consumer.id, consumer.concurrency, lease, types, versions)
+            .await?;
         let found = start(consumer, slots, batches, claim, asked, stop);
         if let Some(next) = consumer.store.parked_due(consumer.id).await? {
-            due.parked = due.parked.min(Instant::now() + next.max(Duration::from_millis(5)));
+            due.parked = due
+                .parked
+                .min(Instant::now() + next.max(Duration::from_millis(5)));
         }
         if found {
             return Ok(true);
         }
     }
-    let claim = consumer.store.claim(consumer.id, consumer.bounds(size.rows())).await?;
+    let claim = consumer
+        .store
+        .claim(consumer.id, consumer.bounds(size.rows()))
+        .await?;
     let more = claim.more;
     Ok(start(consumer, slots, batches, claim, asked, stop) || more)
 }
@@ -153,7 +174,10 @@ fn start<S: Clone + Send + Sync + 'static>(
 fn by_token(events: Vec<Claimed>) -> Vec<Vec<Claimed>> {
     let mut groups: Vec<Vec<Claimed>> = Vec::new();
     for event in events {
-        match groups.iter_mut().find(|group| group[0].token == event.token) {
+        match groups
+            .iter_mut()
+            .find(|group| group[0].token == event.token)
+        {
             Some(group) => group.push(event),
             None => groups.push(vec![event]),
         }

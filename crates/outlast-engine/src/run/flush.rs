@@ -20,7 +20,10 @@ impl Flush {
     pub(crate) fn new(store: Store, lease: Lease, reclaimed: bool) -> Self {
         // Unbounded, but never holds more than the batch.
         let (ids, rest) = mpsc::unbounded_channel();
-        Self { ids, task: tokio::spawn(gather(store, lease, reclaimed, rest)) }
+        Self {
+            ids,
+            task: tokio::spawn(gather(store, lease, reclaimed, rest)),
+        }
     }
 
     /// Takes ids whose handler returned `Ok`.
@@ -41,7 +44,12 @@ impl Flush {
     }
 }
 
-async fn gather(store: Store, lease: Lease, reclaimed: bool, mut rest: mpsc::UnboundedReceiver<Uuid>) -> usize {
+async fn gather(
+    store: Store,
+    lease: Lease,
+    reclaimed: bool,
+    mut rest: mpsc::UnboundedReceiver<Uuid>,
+) -> usize {
     let (mut sealed, mut ids) = (0, Vec::new());
     while rest.recv_many(&mut ids, AT_ONCE).await > 0 {
         match seal(&store, &lease, &ids, reclaimed).await {
@@ -61,7 +69,7 @@ async fn gather(store: Store, lease: Lease, reclaimed: bool, mut rest: mpsc::Unb
 /// One commit. When one id of many cannot be sealed, the others are sealed one by one.
 async fn seal(store: &Store, lease: &Lease, ids: &[Uuid], reclaimed: bool) -> Result<usize, Error> {
     let mut tries = 0;
-    let sealed = record::until_lost(lease, "seal", || {
+    let sealed = record::until_lost(lease, "seals", || {
         tries += 1;
         // From the second try on, the first one may have been committed without our hearing of it.
         store.seal(lease.token, ids, reclaimed || tries > 1)
@@ -72,10 +80,15 @@ async fn seal(store: &Store, lease: &Lease, ids: &[Uuid], reclaimed: bool) -> Re
         Err(Error::AlreadySealed | Error::NotInClaim) if ids.len() > 1 => {
             let mut n = 0;
             for id in ids {
-                match record::until_lost(lease, "seal", || store.seal(lease.token, &[*id], true)).await {
+                let alone = [*id];
+                match record::until_lost(lease, "a seal", || store.seal(lease.token, &alone, true))
+                    .await
+                {
                     Ok(()) => n += 1,
                     Err(Error::AlreadySealed) => {}
-                    Err(Error::NotInClaim) => tracing::info!(event = %id, "not sealed: a later try owns it"),
+                    Err(Error::NotInClaim) => {
+                        tracing::info!(event = %id, "not sealed: a later try owns it");
+                    }
                     Err(error) => return Err(error),
                 }
             }

@@ -21,6 +21,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) token: Uuid,
+    since: Instant,
     state: Arc<watch::Sender<State>>,
 }
 
@@ -37,9 +38,17 @@ impl Lease {
         state.lost || state.until <= Instant::now()
     }
 
+    /// When its claim was sent.
+    pub(crate) fn held_since(&self) -> Instant {
+        self.since
+    }
+
     /// How much of it is left.
     pub(crate) fn left(&self) -> Duration {
-        self.state.borrow().until.saturating_duration_since(Instant::now())
+        self.state
+            .borrow()
+            .until
+            .saturating_duration_since(Instant::now())
     }
 
     /// Resolves when it is lost. Never before.
@@ -59,7 +68,10 @@ pub(crate) struct Leases {
 
 impl Leases {
     pub(crate) fn new(length: Duration) -> Self {
-        Self { length, held: Arc::default() }
+        Self {
+            length,
+            held: Arc::default(),
+        }
     }
 
     pub(crate) fn length(&self) -> Duration {
@@ -68,8 +80,15 @@ impl Leases {
 
     /// Takes note of a lease that a claim, sent at `asked`, has brought.
     pub(crate) fn hold(&self, token: Uuid, asked: Instant) -> Lease {
-        let state = State { until: asked + self.length, lost: false };
-        let lease = Lease { token, state: Arc::new(watch::Sender::new(state)) };
+        let state = State {
+            until: asked + self.length,
+            lost: false,
+        };
+        let lease = Lease {
+            token,
+            since: asked,
+            state: Arc::new(watch::Sender::new(state)),
+        };
         self.lock().insert(token, lease.clone());
         lease
     }
@@ -88,7 +107,9 @@ impl Leases {
         let held = self.lock();
         for lease in asked_for.iter().filter_map(|token| held.get(token)) {
             if renewed.contains(&lease.token) {
-                lease.state.send_modify(|state| state.until = asked + self.length);
+                lease
+                    .state
+                    .send_modify(|state| state.until = asked + self.length);
             } else {
                 tracing::warn!(lease = %lease.token, "lease lost: somebody newer owns its work");
                 lease.state.send_modify(|state| state.lost = true);
@@ -100,7 +121,9 @@ impl Leases {
     fn lapse(&self) {
         for lease in self.lock().values() {
             if lease.is_lost() {
-                lease.state.send_if_modified(|state| !std::mem::replace(&mut state.lost, true));
+                lease
+                    .state
+                    .send_if_modified(|state| !std::mem::replace(&mut state.lost, true));
             }
         }
     }
@@ -120,14 +143,22 @@ pub(crate) async fn renew(leases: Leases, target: Target) {
         let tokens = leases.tokens();
         if !tokens.is_empty() {
             let asked = Instant::now();
-            match tokio::time::timeout(leases.length() / 3, once(&mut client, &target, &tokens, leases.length())).await {
+            match tokio::time::timeout(
+                leases.length() / 3,
+                once(&mut client, &target, &tokens, leases.length()),
+            )
+            .await
+            {
                 Ok(Ok(renewed)) => leases.renewed(&tokens, &renewed, asked),
                 Ok(Err(error)) => {
                     tracing::warn!(%error, leases = tokens.len(), "leases were not renewed");
                     client = None;
                 }
                 Err(_) => {
-                    tracing::warn!(leases = tokens.len(), "leases were not renewed: the database does not answer");
+                    tracing::warn!(
+                        leases = tokens.len(),
+                        "leases were not renewed: the database does not answer"
+                    );
                     client = None;
                 }
             }
@@ -136,14 +167,22 @@ pub(crate) async fn renew(leases: Leases, target: Target) {
     }
 }
 
-async fn once(client: &mut Option<Client>, target: &Target, tokens: &[Uuid], length: Duration) -> Result<Vec<Uuid>, Error> {
+async fn once(
+    client: &mut Option<Client>,
+    target: &Target,
+    tokens: &[Uuid],
+    length: Duration,
+) -> Result<Vec<Uuid>, Error> {
     let client = match client {
         Some(client) if !client.is_closed() => client,
-        closed => closed.insert(outlast_postgres::connect::open(target).await?),
+        closed => closed.insert(outlast_postgres::connect::connect(target).await?.0),
     };
     let ms = i32::try_from(length.as_millis()).unwrap_or(i32::MAX);
     let rows = client
-        .query_typed("select * from outlast._renew_all($1, $2)", &[(&tokens, Type::UUID_ARRAY), (&ms, Type::INT4)])
+        .query_typed(
+            "select * from outlast._renew_all($1, $2)",
+            &[(&tokens, Type::UUID_ARRAY), (&ms, Type::INT4)],
+        )
         .await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }

@@ -2,13 +2,18 @@
 
 use std::{future::Future, time::Duration};
 
-use outlast_core::{Failure, backoff};
-use outlast_postgres::{Error, store::Claimed};
+use outlast_core::{Failure, backoff::Backoff};
+use outlast_postgres::Error;
+use uuid::Uuid;
 
 use super::{consumer::Consumer, leases::Lease};
 
 /// Calls `work` until it answers, or fails for good, or the lease is lost.
-pub(crate) async fn until_lost<T, F, Fut>(lease: &Lease, what: &str, mut work: F) -> Result<T, Error>
+pub(crate) async fn until_lost<T, F, Fut>(
+    lease: &Lease,
+    what: &str,
+    mut work: F,
+) -> Result<T, Error>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, Error>>,
@@ -16,7 +21,9 @@ where
     for tries in 1.. {
         match work().await {
             Err(error) if error.is_transient() && !lease.is_lost() => {
-                let pause = backoff::delay(tries, fastrand::f64()).clamp(Duration::from_millis(20), Duration::from_secs(1));
+                let pause = Backoff::default()
+                    .pause(tries, fastrand::f64())
+                    .clamp(Duration::from_millis(20), Duration::from_secs(1));
                 tracing::warn!(%error, lease = %lease.token, retry_ms = pause.as_millis() as u64, "{what} was not recorded yet");
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -30,9 +37,18 @@ where
 }
 
 /// Records that a handler failed, and says so once.
-pub(crate) async fn failure<S>(consumer: &Consumer<S>, lease: &Lease, event: &Claimed, failure: &Failure) {
-    let recorded = until_lost(lease, "a failure", || consumer.store.fail(lease.token, event.event_id, failure)).await;
-    let (id, attempt, class) = (event.event_id, event.attempt, failure.class);
+pub(crate) async fn failure<S>(
+    consumer: &Consumer<S>,
+    lease: &Lease,
+    id: Uuid,
+    attempt: i32,
+    failure: &Failure,
+) {
+    let recorded = until_lost(lease, "a failure", || {
+        consumer.store.fail(lease.token, id, failure)
+    })
+    .await;
+    let class = failure.class;
     match recorded {
         Ok(state) if state == "quarantined" => {
             tracing::error!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "quarantined: a person must look");

@@ -1,8 +1,6 @@
-//! Signals that run through a worker: stop, drain, and what one try has to know about both.
+//! The stop signal that runs through a worker: drain, then end.
 
-use tokio::{sync::watch, time::Instant};
-
-use super::leases::Lease;
+use tokio::sync::watch;
 
 /// How far the stopping of a worker has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +26,12 @@ impl Stopper {
 
     /// Claim nothing more, finish what has started.
     pub(crate) fn drain(&self) {
-        self.0.send_if_modified(|phase| *phase < Phase::Draining && { *phase = Phase::Draining; true });
+        self.0.send_if_modified(|phase| {
+            *phase < Phase::Draining && {
+                *phase = Phase::Draining;
+                true
+            }
+        });
     }
 
     /// The drain has run out.
@@ -59,33 +62,5 @@ impl Stop {
             // The worker is gone without a word: nothing is recorded any more.
             std::future::pending::<()>().await;
         }
-    }
-}
-
-/// What one try hears of: its lease, its deadline, the stop of the worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Signal {
-    lease: Lease,
-    deadline: Instant,
-    stop: Stop,
-}
-
-impl Signal {
-    pub(crate) fn new(lease: Lease, deadline: Instant, stop: Stop) -> Self {
-        Self { lease, deadline, stop }
-    }
-
-    /// Resolves when the lease is lost, the deadline has passed, or the worker drains.
-    pub(crate) async fn lost(&self) {
-        tokio::select! {
-            () = self.lease.lost() => {}
-            () = tokio::time::sleep_until(self.deadline) => {}
-            () = self.stop.draining() => {}
-        }
-    }
-
-    /// Whether somebody newer may own this work.
-    pub(crate) fn lease_is_lost(&self) -> bool {
-        self.lease.is_lost()
     }
 }

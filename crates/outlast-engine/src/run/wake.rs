@@ -5,12 +5,19 @@
 //! early or never; everybody looks at least every half second too.
 
 use std::{
-    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use outlast_core::poll;
-use outlast_postgres::{Error, connect::{Connected, Target}, watch::Watch};
+use outlast_core::{backoff::Backoff, poll};
+use outlast_postgres::{
+    Error,
+    connect::{self, Target},
+    watch::Watch,
+};
 use tokio::{sync::Notify, time::Instant};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -69,7 +76,7 @@ pub(crate) async fn watch(bell: Bell, target: Target, process: Uuid) {
             Ok(()) => {}
             Err(error) => {
                 failures = failures.saturating_add(1);
-                let pause = outlast_core::backoff::delay(failures.min(4), fastrand::f64());
+                let pause = Backoff::default().pause(failures.min(4), fastrand::f64());
                 tracing::warn!(%error, retry_ms = pause.as_millis() as u64, "wake-up connection lost");
                 // Whoever waits looks by himself meanwhile.
                 bell.ring();
@@ -80,8 +87,13 @@ pub(crate) async fn watch(bell: Bell, target: Target, process: Uuid) {
 }
 
 /// One connection's life.
-async fn serve(bell: &Bell, target: &Target, process: Uuid, failures: &mut u32) -> Result<(), Error> {
-    let Connected { client, mut notifications } = outlast_postgres::connect::listening(target).await?;
+async fn serve(
+    bell: &Bell,
+    target: &Target,
+    process: Uuid,
+    failures: &mut u32,
+) -> Result<(), Error> {
+    let (client, mut notifications) = connect::listen(target).await?;
     within(client.batch_execute("listen outlast_wake")).await??;
     *failures = 0;
     let mut elected: Option<Uuid> = None;
@@ -108,26 +120,37 @@ async fn serve(bell: &Bell, target: &Target, process: Uuid, failures: &mut u32) 
             () = tokio::time::sleep(pause) => {}
             () = NUDGED.notified() => traffic = Some(Instant::now()),
             told = notifications.recv() => match told {
-                Some(()) if elected.is_none() => bell.ring(),
-                Some(()) => {}
+                Some(_) if elected.is_none() => bell.ring(),
+                Some(_) => {}
                 None => return Err(Error::Unexpected("the wake-up connection was closed".into())),
             }
         }
     }
 }
 
-async fn elect(client: &tokio_postgres::Client, process: Uuid, token: Option<Uuid>) -> Result<Option<Uuid>, Error> {
+async fn elect(
+    client: &tokio_postgres::Client,
+    process: Uuid,
+    token: Option<Uuid>,
+) -> Result<Option<Uuid>, Error> {
     let ms = i32::try_from(ELECTED.as_millis()).unwrap_or(i32::MAX);
     let token = token.unwrap_or_default();
     let rows = within(client.query_typed(
         "select outlast._elect($1, $2, $3)",
-        &[(&process, Type::UUID), (&token, Type::UUID), (&ms, Type::INT4)],
+        &[
+            (&process, Type::UUID),
+            (&token, Type::UUID),
+            (&ms, Type::INT4),
+        ],
     ))
     .await??;
     Ok(rows.first().and_then(|row| row.get(0)))
 }
 
 async fn within<T>(work: impl Future<Output = T>) -> Result<T, Error> {
-    let stalled = |_| Error::Stalled { what: "look for news".into(), after: LOOK };
+    let stalled = |_| Error::Stalled {
+        what: "look for news".into(),
+        after: LOOK,
+    };
     tokio::time::timeout(LOOK, work).await.map_err(stalled)
 }

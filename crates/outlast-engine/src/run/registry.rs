@@ -1,0 +1,93 @@
+//! What a consumer of this process can take: its handlers by event type.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use outlast_postgres::store::Claimed;
+
+use crate::handler::{Handler, Received};
+
+/// The handlers of one consumer.
+pub(crate) struct Registry<S> {
+    by_type: HashMap<String, Arc<Handler<S>>>,
+    types: Vec<String>,
+    versions: Vec<i32>,
+}
+
+impl<S> Registry<S> {
+    pub(crate) fn new(handlers: Vec<Handler<S>>) -> Self {
+        let handlers: Vec<_> = handlers.into_iter().map(Arc::new).collect();
+        Self {
+            types: handlers
+                .iter()
+                .map(|handler| handler.name.to_string())
+                .collect(),
+            versions: handlers
+                .iter()
+                .map(|handler| i32::from(handler.version))
+                .collect(),
+            by_type: handlers
+                .into_iter()
+                .map(|handler| (handler.name.to_string(), handler))
+                .collect(),
+        }
+    }
+
+    /// The handler that can take this type in this version, if there is one.
+    pub(crate) fn find(&self, kind: &str, version: i32) -> Option<Arc<Handler<S>>> {
+        self.by_type
+            .get(kind)
+            .filter(|handler| version <= i32::from(handler.version))
+            .cloned()
+    }
+
+    /// The event types.
+    pub(crate) fn types(&self) -> &[String] {
+        &self.types
+    }
+
+    /// The event types and, side by side, the newest version of each that can be taken.
+    pub(crate) fn takes(&self) -> (&[String], &[i32]) {
+        (&self.types, &self.versions)
+    }
+
+    /// The handlers.
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler<S>> {
+        self.by_type.values().map(Arc::as_ref)
+    }
+}
+
+/// A claimed row as a handler receives it.
+pub(crate) fn received(event: &Claimed) -> Arc<Received> {
+    Arc::new(Received {
+        id: event.event_id,
+        name: event.kind.clone(),
+        version: u16::try_from(event.version).unwrap_or(u16::MAX),
+        tenant: event.tenant.clone(),
+        key: event.key.clone(),
+        actor: event.actor.clone(),
+        correlation_id: event.correlation_id,
+        traceparent: event.traceparent.clone(),
+        headers: event.headers.as_ref().map(ToString::to_string),
+        content_type: event.content_type.clone(),
+        codec_key: event.codec_key.clone(),
+        payload: Bytes::from(event.payload.clone()),
+        emitted_at: event.emitted_at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attempt, Consumer, handler::Never};
+
+    #[test]
+    fn a_handler_takes_what_it_is_new_enough_for() {
+        async fn never(_: (), _: Attempt<Never>) -> Result<(), outlast_core::Failure> {
+            Ok(())
+        }
+        let registry = Registry::new(Consumer::<()>::new("a").on(never).handlers);
+        assert!(registry.find("never", 1).is_some());
+        assert!(registry.find("never", 2).is_none() && registry.find("other", 1).is_none());
+    }
+}
