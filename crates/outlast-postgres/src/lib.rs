@@ -2,8 +2,9 @@
 //!
 //! What an application meets is re-exported by the crate `outlast`; the engine uses the rest. `migrate` brings a database
 //! up to this program, [`event`] writes intents in the caller's transaction ([`tx`]), [`store`] claims and records,
-//! [`watch`] tells whether there is news.
+//! [`watch`] tells whether there is news. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
 
+pub mod cluster;
 pub mod connect;
 pub mod error;
 pub mod event;
