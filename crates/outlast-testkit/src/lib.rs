@@ -1,1 +1,19 @@
+//! What our own proofs stand on: real servers, real processes, real faults.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`pg`] | a database of its own for each test, on a private durable server |
+//! | [`proxy`] | stands before PostgreSQL, sees COMMIT, and loses or holds it |
+//! | [`process`] | child processes that are killed, frozen, and never left behind |
+//! | [`provider`] | a mail provider in a process of its own, with its own ledger |
+//! | [`wait`] | the only place where a test may poll |
+//!
+//! The servers themselves are [`outlast_postgres::cluster`]. Nothing here is published or used by the product.
 
+pub mod pg;
+pub mod process;
+pub mod provider;
+pub mod proxy;
+pub mod wait;
+
+pub use wait::wait_for;

@@ -1,0 +1,79 @@
+//! `with-postgres PROGRAM [ARGUMENT..]`: runs a program with a private server for its tests.
+//!
+//! The server is temporary and ends with the program, or with us, even if we are killed. If `OUTLAST_TEST_PG` names one
+//! already, that one is used. Exit status: the program's.
+//!
+//! `with-postgres --find` only says where the server's programs are; exit status 3: nowhere.
+
+use std::env;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use outlast_postgres::cluster::{Installation, Stop};
+use outlast_testkit::pg;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let mut arguments = env::args_os().skip(1);
+    let Some(program) = arguments.next() else {
+        bail!("usage: with-postgres --find | PROGRAM [ARGUMENT..]")
+    };
+    if program == "--find" {
+        return Ok(find());
+    }
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    let set = env::var_os(pg::SERVER).is_some_and(|server| !server.is_empty());
+    let cluster = if set {
+        None
+    } else {
+        Some(pg::cluster().start().await?)
+    };
+    if let Some(cluster) = &cluster {
+        command.env(pg::SERVER, cluster.socket_url("postgres"));
+        let server = cluster.installation();
+        eprintln!(
+            "with-postgres: PostgreSQL {} in {}",
+            server.version(),
+            cluster.folder().display()
+        );
+    }
+    // A terminal sends Ctrl-C to both of us: the program decides, and we clean up after it.
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("run {}", program.display()))?;
+    let pid = rustix::process::Pid::from_child(&child);
+    let mut terminations = signal(SignalKind::terminate())?;
+    let mut ended = tokio::task::spawn_blocking(move || child.wait());
+    let status = loop {
+        tokio::select! {
+            status = &mut ended => break status??,
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+        }
+    };
+    if let Some(cluster) = cluster {
+        cluster.stop(Stop::Immediate).await?;
+    }
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn find() -> ExitCode {
+    match Installation::find() {
+        Ok(here) => {
+            println!("{}", here.bin().display());
+            ExitCode::SUCCESS
+        }
+        Err(nowhere) => {
+            eprintln!("{nowhere}");
+            ExitCode::from(3)
+        }
+    }
+}
