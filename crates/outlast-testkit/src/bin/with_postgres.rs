@@ -2,14 +2,12 @@
 //!
 //! The server is temporary and ends with the program, or with us, even if we are killed. If `OUTLAST_TEST_PG` names one
 //! already, that one is used. Exit status: the program's.
-//!
-//! `with-postgres --find` only says where the server's programs are; exit status 3: nowhere.
 
 use std::env;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
-use outlast_postgres::cluster::{Installation, Stop};
+use outlast_postgres::cluster::Stop;
 use outlast_testkit::pg;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,11 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 async fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = env::args_os().skip(1);
     let Some(program) = arguments.next() else {
-        bail!("usage: with-postgres --find | PROGRAM [ARGUMENT..]")
+        bail!("usage: with-postgres PROGRAM [ARGUMENT..]")
     };
-    if program == "--find" {
-        return Ok(find());
-    }
     let mut command = Command::new(&program);
     command.args(arguments);
     let set = env::var_os(pg::SERVER).is_some_and(|server| !server.is_empty());
@@ -63,17 +58,4 @@ async fn main() -> anyhow::Result<ExitCode> {
         .code()
         .and_then(|code| u8::try_from(code).ok())
         .map_or(ExitCode::FAILURE, ExitCode::from))
-}
-
-fn find() -> ExitCode {
-    match Installation::find() {
-        Ok(here) => {
-            println!("{}", here.bin().display());
-            ExitCode::SUCCESS
-        }
-        Err(nowhere) => {
-            eprintln!("{nowhere}");
-            ExitCode::from(3)
-        }
-    }
 }

@@ -166,22 +166,3 @@ async fn with_postgres_gives_a_server_and_takes_it_away_again() {
     .unwrap();
     assert_eq!(fails.exit(PATIENCE).await.code(), Some(7));
 }
-
-#[tokio::test]
-async fn with_postgres_says_where_the_programs_are_or_how_to_get_them() {
-    let program = process::program("outlast-testkit", "with-postgres");
-    let found = Command::new(&program).arg("--find").output().unwrap();
-    let bin = PathBuf::from(String::from_utf8(found.stdout).unwrap().trim());
-    assert!(bin.join("initdb").exists());
-    let misled = Command::new(&program)
-        .arg("--find")
-        .env("OUTLAST_PG_BIN", "/nowhere")
-        .output()
-        .unwrap();
-    assert_eq!(misled.status.code(), Some(3));
-    assert!(
-        String::from_utf8(misled.stderr)
-            .unwrap()
-            .contains("OUTLAST_PG_BIN is /nowhere")
-    );
-}
