@@ -230,7 +230,8 @@ async fn own_clock(client: &Client) -> Result<(), Error> {
     }
     client
         .batch_execute(
-            "create table if not exists outlast._test_clock (ahead interval not null);
+            "update outlast._house set database_oid = (select oid from pg_catalog.pg_database where datname = current_database());
+             create table if not exists outlast._test_clock (ahead interval not null);
              insert into outlast._test_clock select '0' where not exists (select from outlast._test_clock);
              create or replace function outlast.clock() returns timestamptz language sql volatile as
                $$ select clock_timestamp() + ahead from outlast._test_clock $$",

@@ -1,0 +1,53 @@
+//! How many connections a process takes.
+
+use outlast_core::Failure;
+use outlast_engine::{Attempt, Consumer, Outlast, Start};
+use outlast_postgres::tx::{OwnedTx, Pool};
+use tokio::sync::mpsc;
+
+use crate::given::{Ping, Told, given, next};
+
+/// All connections to this database but the test's own.
+const OPEN: &str = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_takes_at_most_four_connections_whatever_the_concurrency() {
+    async fn effect(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
+        tokio::task::yield_now().await;
+        let _ = told.send(ping.n);
+        Ok(())
+    }
+    let given = given().await;
+    given.emit(0..400).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let worker = given.start(
+        told,
+        Consumer::new("mailer")
+            .concurrency(200)
+            .from(Start::Earliest)
+            .on(effect),
+    );
+    let mut most = 0;
+    for n in 0..400 {
+        next(&mut hears).await;
+        if n % 50 == 0 {
+            most = most.max(given.count(OPEN).await);
+        }
+    }
+    given.processed(400).await;
+    most = most.max(given.count(OPEN).await);
+    assert!((1..=4).contains(&most), "{most} connections");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_only_emits_opens_no_connection_of_ours() {
+    let given = given().await;
+    let mut tx = given.pool.begin().await.unwrap();
+    let before = given.count(OPEN).await;
+    Outlast::new().emit(&mut tx, &Ping { n: 1 }).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(before, 1, "the pool's own");
+    assert_eq!(given.count(OPEN).await, 1);
+    assert_eq!(given.count("select count(*) from outlast.event").await, 1);
+}

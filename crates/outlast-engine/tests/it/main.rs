@@ -1,0 +1,11 @@
+//! The loops against a real PostgreSQL: what a worker does, seen from the tables and from its handlers.
+
+mod connections;
+mod drain;
+mod failures;
+mod given;
+mod handle;
+mod operators;
+mod place;
+mod takeover;
+mod testing;

@@ -1,0 +1,127 @@
+//! Where am I: a worker stops on a database that is not the one it should be.
+
+use outlast_core::Failure;
+use outlast_engine::{Attempt, Consumer, Settings};
+use outlast_postgres::{
+    Error,
+    connect::{self, Target},
+};
+use tokio::sync::mpsc;
+
+use crate::given::{Given, Ping, SOON, Told, given, next};
+
+async fn effect(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
+    let _ = told.send(ping.n);
+    Ok(())
+}
+
+async fn refused(given: &Given, settings: Settings) -> String {
+    let (told, _hears) = mpsc::unbounded_channel();
+    let mut worker = given.start_with(told, Consumer::new("mailer").on(effect), settings);
+    let ended = tokio::time::timeout(SOON, &mut worker.worker)
+        .await
+        .expect("it gives up")
+        .unwrap();
+    ended.expect_err("it may not work here").to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_deployment_stops_a_worker() {
+    let given = given().await;
+    given
+        .sql
+        .execute("update outlast._house set deployment = 'production'", &[])
+        .await
+        .unwrap();
+    let why = refused(&given, Given::settings()).await;
+    assert!(
+        why.contains("`production`") && why.contains("none"),
+        "{why}"
+    );
+    let settings = Settings {
+        deployment: Some("staging".into()),
+        ..Given::settings()
+    };
+    let why = refused(&given, settings).await;
+    assert!(why.contains("`staging`"), "{why}");
+    assert_eq!(
+        given.count("select count(*) from outlast.consumer").await,
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarted_transaction_ids_stop_a_worker() {
+    let given = given().await;
+    // What a dump and restore does: the row is written again, by another transaction.
+    given
+        .sql
+        .execute("update outlast._marker set own_xid = own_xid", &[])
+        .await
+        .unwrap();
+    let why = refused(&given, Given::settings()).await;
+    assert!(why.contains("transaction ids restarted"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rewound_history_stops_a_worker_at_its_next_connection() {
+    let given = given().await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let mut worker = given.start(told, Consumer::new("mailer").on(effect));
+    worker.registered(&given).await;
+    given.emit(0..1).await;
+    next(&mut hears).await;
+    given.processed(1).await;
+    // What a lossy failover does: the last acknowledged marks are gone, and all connections are new.
+    given
+        .sql
+        .execute("delete from outlast._process", &[])
+        .await
+        .unwrap();
+    let sql = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+    given.sql.query(sql, &[]).await.unwrap();
+    let ended = tokio::time::timeout(SOON, &mut worker.worker)
+        .await
+        .expect("it gives up")
+        .unwrap();
+    let why = ended.expect_err("history was rewound");
+    assert!(
+        matches!(&why, Error::Stopped(text) if text.contains("rewound")),
+        "{why}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_server_that_kept_everything_is_no_reason_to_stop() {
+    let given = given().await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let worker = given.start(told, Consumer::new("mailer").on(effect));
+    worker.registered(&given).await;
+    for n in 0..3 {
+        given.emit(n..n + 1).await;
+        assert_eq!(next(&mut hears).await, n);
+        given.processed(n + 1).await;
+        let sql = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+        given.sql.query(sql, &[]).await.unwrap();
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handlers_pool_that_leads_to_another_database_is_refused_at_the_start() {
+    use outlast_postgres::tx::ClientTx;
+    async fn row(_: (), _: &mut ClientTx, _: Attempt<Ping>) -> Result<(), Failure> {
+        Ok(())
+    }
+    let (given, other) = (given().await, given().await);
+    let pool = connect::pool(&Target::parse(other.database.url()).unwrap(), 2).unwrap();
+    let mut worker = given.start((), Consumer::new("ledger").on_tx(&pool, row));
+    let ended = tokio::time::timeout(SOON, &mut worker.worker)
+        .await
+        .expect("it gives up")
+        .unwrap();
+    let why = ended
+        .expect_err("effects and seal would be two commits")
+        .to_string();
+    assert!(why.contains("another database"), "{why}");
+}

@@ -1,0 +1,43 @@
+//! The worker for tests.
+
+use std::time::Duration;
+
+use outlast_core::Failure;
+use outlast_engine::{Attempt, Consumer, Outlast, Start, testing::TestWorker};
+use outlast_postgres::tx::{OwnedTx, Pool};
+
+use crate::given::{Ping, given};
+
+#[tokio::test]
+async fn it_runs_until_idle_and_its_clock_makes_retries_due() {
+    async fn second_time(_: (), ping: Attempt<Ping>) -> Result<(), Failure> {
+        match (ping.n, ping.number()) {
+            (1, _) => Err(Failure::permanent("one")),
+            (2, 1) => Err(Failure::retry("not yet").after(Duration::from_secs(3600))),
+            _ => Ok(()),
+        }
+    }
+    let given = given().await;
+    let worker = Outlast::new()
+        .worker(())
+        .database(given.database.url())
+        .consumer(
+            Consumer::new("mailer")
+                .from(Start::Earliest)
+                .on(second_time),
+        );
+    let test = TestWorker::new(&given.pool, worker).await.unwrap();
+    for n in 0..3 {
+        let mut tx = given.pool.begin().await.unwrap();
+        Outlast::new().emit(&mut tx, &Ping { n }).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(test.emitted::<Ping>().await.len(), 3);
+    let idle = test.run_until_idle().await;
+    assert_eq!(idle.handled, 1);
+    assert_eq!(idle.incidents.len(), 1);
+    assert_eq!(idle.incidents[0].reason, "one");
+    assert_eq!(test.run_until_idle().await.handled, 0);
+    test.advance(Duration::from_secs(3601)).await;
+    assert_eq!(test.run_until_idle().await.handled, 1);
+}
