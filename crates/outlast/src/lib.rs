@@ -1,1 +1,95 @@
+//! Durable asynchronous work for applications on PostgreSQL.
+//!
+//! Your application commits its business change and its intent in one transaction; Outlast carries the intent to a
+//! recorded outcome, whatever dies on the way, and shows a person whatever a machine cannot resolve.
+//!
+//! ```no_run
+#![doc = include_str!("../examples/hello.rs")]
+//! ```
+//!
+//! **The payload type is the name, the function is the behaviour, the worker joins them.** An [`Event`] is an immutable
+//! fact; [`Outlast::emit`] writes it in your transaction; a [`Consumer`] is a named, independent reader of events; a
+//! [`Worker`] is everything that one process does.
+//!
+//! # What is promised
+//! - A committed event is never lost; an event of a rolled-back transaction is never seen.
+//! - It is handed to every consumer of its type at least once, always with the same id, key and payload bytes.
+//! - There is one completion per event and consumer. With [`Consumer::on_tx`] it is committed together with the
+//!   handler's own rows; a handler with outside effects ([`Consumer::on`]) may run twice.
+//! - Once another process has taken over, nothing of the old one can commit.
+//!
+//! # Emit in your own transaction
+//! With sqlx (feature `sqlx-0_9`), tokio-postgres or deadpool-postgres:
+//! ```
+//! # use outlast::{Event, Outlast};
+//! # use serde::{Deserialize, Serialize};
+//! # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+//! # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+//! # async fn confirm(db: sqlx::PgPool, outlast: Outlast) -> Result<(), Box<dyn std::error::Error>> {
+//! let mut tx = db.begin().await?;
+//! sqlx::query("update booking set confirmed = true where id = 7").execute(&mut *tx).await?;
+//! outlast.emit(&mut tx, &BookingConfirmed { booking: 7 }).await?;
+//! tx.commit().await?;                       // both are there now, or neither
+//! # Ok(()) }
+//! ```
+//!
+//! # Handle it in a transaction
+//! ```
+//! # use outlast::{Attempt, Consumer, Event, Failure, Outlast};
+//! # use serde::{Deserialize, Serialize};
+//! # use sqlx::{PgPool, PgTransaction};
+//! # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+//! # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+//! # #[derive(Clone)] struct App;
+//! async fn post(_: App, tx: &mut PgTransaction<'_>, e: Attempt<BookingConfirmed>) -> Result<(), Failure> {
+//!     sqlx::query("insert into ledger (booking) values ($1)").bind(e.booking).execute(&mut **tx).await?;
+//!     Ok(())                                // the row and the completion: one commit
+//! }
+//!
+//! # async fn f(db: PgPool) -> Result<(), outlast::Error> {
+//! Outlast::new().worker(App).consumer(Consumer::new("ledger").on_tx(&db, post)).run().await
+//! # }
+//! ```
+//!
+//! # Features
+//! | feature | what |
+//! |---|---|
+//! | `sqlx-0_9` | `Tx` and `Pool` for sqlx 0.9, and `?` on its errors in handlers |
+//! | `anyhow` | `?` on `anyhow::Error` in handlers |
+//! | `cli` | the commands of `outlast` for your own binary |
+//! | `testing` | a worker for tests, whose clock they move |
+#![warn(missing_docs)]
 
+pub use outlast_core::{Class, Classify, Consumable, Event, Failure, Outcome, Payload, Unreadable};
+pub use outlast_engine::{
+    About, Attempt, BatchFn, Consumer, Emit, Outlast, Running, Sealed, Settings, Start, TxFn,
+    Worker,
+};
+pub use outlast_postgres::{
+    Error,
+    error::{DatabaseError, Refused},
+    event::Accepted,
+    migrate::Migrated,
+    tx::{BoxFuture, ClientTx, OwnedTx, Pool, Tx, Value},
+};
+
+/// Brings the schema of a database up to this program: what `outlast migrate` does.
+///
+/// Each step is durable when it is done; two at once are safe, and one that was killed goes on where it stopped. Call it
+/// from a deploy step, not from every process: the role needs the right to create a schema.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), outlast::Error> {
+/// let done = outlast::migrate("postgres://app@localhost/shop").await?;
+/// println!("schema {} → {}", done.from, done.to);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`Error::Connect`]; [`Error::NewerSchema`] when a newer program was here, with nothing changed.
+pub async fn migrate(url: &str) -> Result<Migrated, Error> {
+    use outlast_postgres::{connect, migrate};
+    let target = connect::Target::parse(url)?;
+    let (mut client, _driver) = connect::connect(&target).await?;
+    migrate::run(&mut client, |_| {}).await
+}

@@ -1,0 +1,32 @@
+//! The handler holds an `Rc` across an `.await`.
+#![allow(unused_imports)]
+use outlast::*;
+use serde::{Deserialize, Serialize};
+use sqlx::{PgPool, PgTransaction};
+
+#[derive(Clone)]
+struct App {
+    db: PgPool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Ev {
+    n: i64,
+}
+impl Event for Ev {
+    const NAME: &'static str = "ev";
+}
+
+async fn h(_: App, _tx: &mut PgTransaction<'_>, _e: Attempt<Ev>) -> Result<(), Failure> {
+    let r = std::rc::Rc::new(1);
+    tokio::task::yield_now().await;
+    drop(r);
+    Ok(())
+}
+
+fn reg(o: &Outlast, app: App) {
+    let db = app.db.clone();
+    let _ = o.worker(app).consumer(Consumer::new("x").on_tx(&db, h));
+}
+
+fn main() {}
