@@ -136,6 +136,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     }
 
     /// What was written down, for the test worker.
+    #[cfg(feature = "testing")]
     pub(crate) fn into_plan(self) -> Plan<S> {
         self.plan
     }

@@ -1,0 +1,200 @@
+//! A waiting backlog, drained: by each form of handler, under an open snapshot, by five consumers; against the same
+//! statements written by hand.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use anyhow::Result;
+use outlast::{Attempt, Consumer, Event, Failure, Outlast, Start};
+use outlast_postgres::{connect, tx::ClientTx};
+use serde::{Deserialize, Serialize};
+
+use super::Args;
+use crate::{
+    cost::{Cost, Meter},
+    report::{Report, Row, ratio, spread},
+    server::{Database, Server},
+};
+
+#[derive(Serialize, Deserialize)]
+struct Load {
+    n: i64,
+}
+impl Event for Load {
+    const NAME: &'static str = "load";
+}
+
+/// A hint when to look; the database says when it is done.
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+async fn effect(_: (), _: Attempt<Load>) -> Result<(), Failure> {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn one(_: (), _: &mut ClientTx, _: Attempt<Load>) -> Result<(), Failure> {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn many(_: (), _: &mut ClientTx, events: Vec<Attempt<Load>>) -> Result<(), Failure> {
+    HANDLED.fetch_add(events.len() as u64, Ordering::Relaxed);
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    ByHand,
+    Batch,
+    Effect,
+    Tx,
+    FanOut,
+}
+
+pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()> {
+    let plan = [
+        ("on_batch", How::Batch, false, args.events),
+        (
+            "on_batch, REPEATABLE READ snapshot held open",
+            How::Batch,
+            true,
+            args.events,
+        ),
+        ("on at concurrency 50", How::Effect, false, args.events),
+        (
+            "on_tx per event, concurrency 8",
+            How::Tx,
+            false,
+            args.events / 5,
+        ),
+        (
+            "fan-out to 5 consumers, on_batch (units: completions)",
+            How::FanOut,
+            false,
+            args.events,
+        ),
+    ];
+    for (name, how, snapshot, events) in plan {
+        let (mut ours, mut floor) = (Vec::new(), Vec::new());
+        for _ in 0..args.rounds {
+            floor.push(drain(server, How::ByHand, false, events).await?);
+            ours.push(drain(server, how, snapshot, events).await?);
+        }
+        let units = if how == How::FanOut {
+            events as f64 * 5.0
+        } else {
+            events as f64
+        };
+        let rate = |cost: &Cost| units / cost.seconds;
+        let base = |cost: &Cost| events as f64 / cost.seconds;
+        let per_unit = |get: fn(&Cost) -> f64| {
+            Some(spread(ours.iter().map(|cost| get(cost) / units).collect()).0)
+        };
+        report.push(Row {
+            workload: format!("drain of {events}: {name}"),
+            result: format!("{:.0}/s", spread(ours.iter().map(rate).collect()).0),
+            ratio: format!(
+                "{} of by hand ({:.0}/s)",
+                ratio(
+                    ours.iter()
+                        .zip(&floor)
+                        .map(|(a, b)| rate(a) / base(b))
+                        .collect()
+                ),
+                spread(floor.iter().map(base).collect()).0
+            ),
+            wal_bytes_per_unit: per_unit(|cost| cost.wal_bytes),
+            server_cpu_us_per_unit: per_unit(|cost| cost.server_cpu * 1e6),
+            client_cpu_us_per_unit: per_unit(|cost| cost.client_cpu * 1e6),
+        });
+    }
+    Ok(())
+}
+
+async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result<Cost> {
+    let database = server.database("bench_drain").await?;
+    database.backlog(events).await?;
+    let holder = database.connect().await?;
+    if snapshot {
+        holder
+            .batch_execute("begin isolation level repeatable read; select 1")
+            .await?;
+    }
+    HANDLED.store(0, Ordering::Relaxed);
+    let meter = Meter::start(server, &database).await?;
+    match how {
+        How::ByHand => by_hand(&database).await?,
+        _ => by_worker(&database, how, events).await?,
+    }
+    let cost = meter.stop(server, &database).await?;
+    if how != How::ByHand {
+        let broken = database
+            .number("select coalesce(sum(violations), 0)::bigint from outlast._verify()")
+            .await?;
+        anyhow::ensure!(broken == 0, "{broken} violations after a drain");
+    }
+    drop(holder);
+    Ok(cost)
+}
+
+async fn by_worker(database: &Database, how: How, events: i64) -> Result<()> {
+    let pool = connect::pool(&database.target, 8)?;
+    let consumers = if how == How::FanOut { 5 } else { 1 };
+    let mut worker = Outlast::new().worker(()).database(&database.url);
+    for n in 0..consumers {
+        let consumer = Consumer::new(&format!("c{n}")).from(Start::Earliest);
+        worker = worker.consumer(match how {
+            How::Effect => consumer.concurrency(50).on(effect),
+            How::Tx => consumer.on_tx(&pool, one),
+            _ => consumer.on_batch(&pool, many),
+        });
+    }
+    let wanted = events as u64 * consumers;
+    let done = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            if HANDLED.load(Ordering::Relaxed) >= wanted
+                && let Ok(n) = database
+                    .number("select count(*) from outlast._processed_event")
+                    .await
+                && n as u64 >= wanted
+            {
+                break;
+            }
+        }
+    };
+    worker.run_until(done).await?;
+    Ok(())
+}
+
+/// The least that keeps the same promises for one consumer without failures: read a page by id, one inbox row an event,
+/// the cursor in the same commit. No windows, no lease, no finish.
+async fn by_hand(database: &Database) -> Result<()> {
+    let mut client = database.connect().await?;
+    client.batch_execute("create table cursor_by_hand (id bigint not null); insert into cursor_by_hand values (0)").await?;
+    let slot: i16 = client
+        .query_one("select slot from outlast._event limit 1", &[])
+        .await?
+        .get(0);
+    let read = client
+        .prepare(&format!("select id, event_id, type, key, tenant, content_type, payload from outlast._event where slot = {slot} and id > $1 order by id limit 1000"))
+        .await?;
+    let seal = client
+        .prepare("insert into outlast._processed_event (event_id, at, consumer, slot, outcome) select u, now(), 0, outlast._inbox_slot(u), 'd' from unnest($1::uuid[]) u")
+        .await?;
+    let mut at = 0_i64;
+    loop {
+        let tx = client.transaction().await?;
+        let rows = tx.query(&read, &[&at]).await?;
+        let Some(last) = rows.last() else { break };
+        at = last.get(0);
+        let ids: Vec<uuid::Uuid> = rows.iter().map(|row| row.get(1)).collect();
+        tx.execute(&seal, &[&ids]).await?;
+        tx.execute("update cursor_by_hand set id = $1", &[&at])
+            .await?;
+        tx.commit().await?;
+    }
+    Ok(())
+}

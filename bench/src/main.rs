@@ -1,0 +1,28 @@
+//! `./run bench NAME`: what it costs, measured. Interleaved rounds on one private server, medians of paired ratios; the
+//! database says when work is done. Losses are printed like wins.
+
+mod core;
+mod cost;
+mod report;
+mod server;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The core path on PostgreSQL alone: emit, drain, fan-out, latency, idle cost.
+    Core(core::Args),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Args::parse().what {
+        What::Core(args) => core::run(args).await,
+    }
+}
