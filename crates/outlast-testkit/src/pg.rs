@@ -234,8 +234,8 @@ mod tests {
     fn the_database_of_a_url_is_replaced_and_all_else_kept() {
         let cases = [
             (
-                "postgres://postgres@/postgres?host=/tmp/x&port=5",
-                "postgres://postgres@/new?host=/tmp/x&port=5",
+                "postgres:///postgres?host=/tmp/x&port=5",
+                "postgres:///new?host=/tmp/x&port=5",
             ),
             (
                 "postgresql://a:b@127.0.0.1:5432/db",

@@ -128,8 +128,9 @@ impl Cluster {
     pub fn socket_url(&self, database: &str) -> String {
         let Server { socket, port, .. } = &*self.server;
         let socket = encode(&socket.to_string_lossy());
+        // The user comes last: a user without a host before the path is no URL to many parsers.
         format!(
-            "postgres://postgres@/{}?host={socket}&port={port}",
+            "postgres:///{}?host={socket}&port={port}&user=postgres",
             encode(database)
         )
     }

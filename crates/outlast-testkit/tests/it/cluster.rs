@@ -8,9 +8,10 @@ use std::process::Command;
 use outlast_postgres::cluster::{Cluster, Error, Stop};
 use outlast_testkit::wait_for;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use sqlx::Connection;
 use tokio_postgres::NoTls;
 
-use crate::{PATIENCE, connect, number};
+use crate::{PATIENCE, connect, number, ps};
 
 /// A folder that the server's user can reach, also when the tests run as root.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -135,6 +136,36 @@ async fn tcp_asks_for_the_password_and_the_socket_is_behind_a_closed_door() {
 }
 
 #[tokio::test]
+async fn every_driver_understands_both_connection_strings() {
+    let cluster = Cluster::temporary().start().await.unwrap();
+    connect(&cluster.url("postgres"))
+        .await
+        .batch_execute("create database \"odd name?\"")
+        .await
+        .unwrap();
+    for url in [cluster.url("odd name?"), cluster.socket_url("odd name?")] {
+        let asked = "select current_database()::text";
+        let row = connect(&url).await.query_one(asked, &[]).await.unwrap();
+        assert_eq!(row.get::<_, String>(0), "odd name?");
+        let mut sqlx = sqlx::PgConnection::connect(&url).await.unwrap();
+        let name: String = sqlx::query_scalar(asked)
+            .fetch_one(&mut sqlx)
+            .await
+            .unwrap();
+        assert_eq!(name, "odd name?");
+        let psql = Command::new(cluster.installation().program("psql"))
+            .args([&url, "-Atc", asked])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(psql.stdout).unwrap().trim(),
+            "odd name?",
+            "{url}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_second_start_on_the_same_folder_is_refused_and_does_no_harm() {
     let folder = folder();
     let (one, two) = tokio::join!(
@@ -207,15 +238,7 @@ async fn a_server_that_ends_without_our_doing_is_noticed_and_starts_again() {
     wait_for("the death to be noticed", PATIENCE, stopped).await;
     cluster.start().await.unwrap();
     // Somebody asks the shell above it to end: it takes the server along.
-    let parent = Command::new("ps")
-        .args(["-o", "ppid=", "-p", &cluster.pid().to_string()])
-        .output()
-        .unwrap();
-    let shell = String::from_utf8(parent.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
+    let shell = ps(cluster.pid(), "ppid").parse().unwrap();
     kill_process(pid(shell), Signal::TERM).unwrap();
     wait_for("the server to follow its shell", PATIENCE, stopped).await;
     assert!(test_kill_process(pid(cluster.pid())).is_err());
