@@ -178,6 +178,21 @@ pub fn program(package: &str, name: &str) -> PathBuf {
     if !program.exists() {
         let mut build = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
         build.args(["build", "--quiet", "--package", package, "--bin", name]);
+        // What a cargo around us has set for us makes this one build dependencies once more.
+        for (name, _) in env::vars_os() {
+            let name = name.to_string_lossy();
+            if [
+                "CARGO_PKG_",
+                "CARGO_MANIFEST_",
+                "CARGO_CRATE_",
+                "CARGO_BIN_",
+            ]
+            .iter()
+            .any(|start| name.starts_with(start))
+            {
+                build.env_remove(name.as_ref());
+            }
+        }
         if folder.ends_with("release") {
             build.arg("--release");
         }

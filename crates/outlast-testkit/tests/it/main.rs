@@ -7,6 +7,8 @@ mod process;
 mod provider;
 mod proxy;
 
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
@@ -24,4 +26,22 @@ async fn connect(url: &str) -> Client {
 
 async fn number(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.expect("a number").get(0)
+}
+
+/// One word about a process: `state` or `ppid`. A small Debian has no ps, a Mac has no /proc.
+fn ps(pid: u32, word: &str) -> String {
+    if let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // pid (name) state ppid ..: the name may have anything in it.
+        let mut words = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        return words
+            .nth(usize::from(word == "ppid"))
+            .unwrap_or_default()
+            .to_owned();
+    }
+    let asked = Command::new("ps")
+        .args(["-o", &format!("{word}="), "-p", &pid.to_string()])
+        .output();
+    String::from_utf8_lossy(&asked.expect("ps runs").stdout)
+        .trim()
+        .to_owned()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use outlast_testkit::process::Process;
 use outlast_testkit::wait_for;
 
-use crate::PATIENCE;
+use crate::{PATIENCE, ps};
 
 fn sh(script: &str) -> Process {
     Process::spawn(Command::new("sh").args(["-c", script])).unwrap()
@@ -27,14 +27,7 @@ async fn a_frozen_process_stands_still_and_goes_on() {
     let process = sh(r#"trap 'echo heard' USR1; echo ready; while :; do sleep 0.01; done"#);
     process.line("ready", PATIENCE).await;
     process.freeze();
-    let state = || {
-        let pid = process.pid().to_string();
-        let asked = Command::new("ps")
-            .args(["-o", "state=", "-p", &pid])
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&asked.stdout).trim().chars().next()
-    };
+    let state = || ps(process.pid(), "state").chars().next();
     wait_for("the process to stop", PATIENCE, async || {
         (state() == Some('T')).then_some(())
     })
