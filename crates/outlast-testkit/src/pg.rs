@@ -9,9 +9,12 @@
 //! back what another sees as finished. A test whose point that is takes its own cluster too.
 
 use std::fmt::Display;
+use std::hash::{DefaultHasher, Hasher};
 use std::{env, thread};
 
 use outlast_postgres::cluster::{Builder, Cluster};
+use outlast_postgres::connect::{self, Target};
+use outlast_postgres::migrate;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
@@ -20,7 +23,7 @@ use uuid::Uuid;
 pub const SERVER: &str = "OUTLAST_TEST_PG";
 
 /// Held while a template is made: any number that nobody else uses.
-const TEMPLATE_LOCK: i64 = 0x6f75_746c_6173_7401;
+const TEMPLATE_LOCK: i64 = 0x6f75_746c_6b69_7401;
 
 /// A temporary server with room for many tests at once, and for two-phase commit.
 pub fn cluster() -> Builder {
@@ -53,7 +56,7 @@ impl Database {
     /// # Panics
     /// If the server refuses it.
     pub async fn connect(&self) -> Client {
-        connect(&self.url).await
+        client(&self.url).await
     }
 }
 
@@ -78,7 +81,7 @@ pub async fn migrated<E: Display>(
 ) -> Database {
     let server = server().await;
     let template = format!("template_{name}");
-    let admin = connect(&server).await;
+    let admin = client(&server).await;
     // Of the session: let go when the connection ends, also by our death.
     admin
         .execute("select pg_advisory_lock($1)", &[&TEMPLATE_LOCK])
@@ -115,6 +118,24 @@ pub async fn migrated<E: Display>(
     }
     drop(admin);
     create(&server, &template).await
+}
+
+/// A database with Outlast in it, as this program migrates it.
+///
+/// # Panics
+/// As [`migrated`].
+pub async fn outlast() -> Database {
+    // A server that outlives the run may have the template of another version of this program.
+    let mut digest = DefaultHasher::new();
+    digest.write(migrate::sql().as_bytes());
+    migrated(
+        &format!("outlast_{:x}", digest.finish()),
+        async |url: String| {
+            let (mut client, _driver) = connect::connect(&Target::parse(&url)?).await?;
+            migrate::run(&mut client, |_| ()).await.map(drop)
+        },
+    )
+    .await
 }
 
 impl Drop for Database {
@@ -175,7 +196,7 @@ async fn server() -> String {
 
 async fn create(server: &str, template: &str) -> Database {
     let name = format!("test_{}", Uuid::new_v4().simple());
-    let admin = connect(server).await;
+    let admin = client(server).await;
     run(
         &admin,
         &format!("create database {name} template {}", quote(template)),
@@ -189,7 +210,7 @@ async fn create(server: &str, template: &str) -> Database {
     }
 }
 
-async fn connect(url: &str) -> Client {
+async fn client(url: &str) -> Client {
     let (client, connection) = match tokio_postgres::connect(url, NoTls).await {
         Ok(connected) => connected,
         Err(error) => panic!("cannot connect to {url}: {error:?}"),

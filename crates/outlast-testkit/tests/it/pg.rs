@@ -99,3 +99,13 @@ async fn a_dropped_database_takes_its_connections_and_prepared_transactions_alon
     let left = format!("select count(*) from pg_prepared_xacts where database = '{name}'");
     assert_eq!(number(&elsewhere.connect().await, &left).await, 0);
 }
+
+#[tokio::test]
+async fn a_database_with_outlast_in_it_takes_an_intent() {
+    let database = pg::outlast().await;
+    let client = database.connect().await;
+    client
+        .query_one("select id from outlast.emit('it.works', '{}')", &[])
+        .await
+        .unwrap();
+}
