@@ -48,7 +48,7 @@ impl Supervised {
         let sh = Path::new("/bin/sh");
         let log = log.try_clone().map_err(on("write the log in", folder))?;
         let mut shell = command(account, sh, folder)
-            .args(["-c", SCRIPT, "supervise"])
+            .args(["-c", &script(), "supervise"])
             .arg(remove.unwrap_or(Path::new("")))
             .args(program)
             .stdin(Stdio::piped())
@@ -103,4 +103,12 @@ impl Supervised {
             thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Without the comments, because `ps` shows all of it.
+fn script() -> String {
+    let lines = SCRIPT
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'));
+    lines.collect::<Vec<_>>().join("\n")
 }
