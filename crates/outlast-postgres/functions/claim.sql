@@ -103,6 +103,7 @@ declare
   b outlast._tick;
   lanes int[];
   seqs bigint[];
+  elsewhere boolean;
   lo bigint;
   up bigint;
   scanned bigint := 0;
@@ -131,9 +132,10 @@ begin
   end if;
 
   -- Their progress, in a statement after the lock. Lanes at the same place are read together.
-  select array_agg(p.lane order by p.lane), array_agg(p.seq order by p.lane) into lanes, seqs
+  select array_agg(p.lane order by p.lane), array_agg(p.seq order by p.lane), max(p.free) > count(*)
+  into lanes, seqs, elsewhere
   from (
-    select q.*, row_number() over (partition by (q.b).h, q.hi order by q.lane) as nth,
+    select q.*, count(*) over () as free, row_number() over (partition by (q.b).h, q.hi order by q.lane) as nth,
            first_value((q.b).h) over w as h0, first_value(q.hi) over w as hi0
     from (
       select x.* from unnest(lanes) u (lane)
@@ -192,7 +194,8 @@ begin
     and not exists (select from outlast._lease y
                     where y.room = 'batch' and y.consumer = c.id and y.lane = l.lane and y.seq = l.seq);
   if got is null then
-    if up < (b).hi then return next only_moved; end if;
+    -- What is due may lie further on, or in other lanes that stand elsewhere.
+    if up < (b).hi or elsewhere then return next only_moved; end if;
     return;
   end if;
   if process is not null then
