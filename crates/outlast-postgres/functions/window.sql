@@ -1,7 +1,8 @@
 -- Windows: which events lie between two ticks. No loss, no stall behind an open writer, causal order.
 
 -- A tick after `prev` of the same lane. The order of its three steps is the whole point: with `hi` read before the
--- snapshot events are delivered twice, with an own transaction id from before `hi` they are lost.
+-- snapshot events are delivered twice, with an own transaction id from before `hi` they are lost. The clock is read
+-- between the two: what the snapshot sees was emitted before that, what has an id above `hi` after it.
 create or replace function outlast._tick(prev outlast._tick) returns outlast._tick
 language plpgsql volatile
 as $$
@@ -19,8 +20,8 @@ begin
       using errcode = 'OL011', hint = 'alter sequence outlast._event_id cache 1, then end the sessions that used it';
   end if;
 
-  t.at := outlast.clock();
   select pg_current_snapshot() into t.snap;
+  t.at := outlast.clock();
   select coalesce(pg_sequence_last_value('outlast._event_id'), 0) into t.hi;
   t.h := pg_current_xact_id();
 
@@ -59,7 +60,7 @@ begin
     return true;
   end if;
   if (t).young is not null then
-    foreach s in array outlast._log_slots((t).young_at, (t).at) loop
+    foreach s in array outlast._log_slots((t).young_at, outlast.clock()) loop
       if exists (select from outlast._event e
                  where e.slot = s and e.xid >= (t).young and e.xid <= (t).h and e.id <= (t).hi) then
         return true;
@@ -83,7 +84,7 @@ begin
     select o.xid, o.since from unnest((a).open, (a).open_at) o (xid, since)
     where pg_visible_in_snapshot(o.xid, (b).snap);
   if (a).young is null then return; end if;
-  foreach s in array outlast._log_slots((a).young_at, (a).at) loop
+  foreach s in array outlast._log_slots((a).young_at, (b).at) loop
     return query
       with recursive w (xid) as (
         (select e.xid from outlast._event e
@@ -123,7 +124,8 @@ begin
   if lo < (a).hi then
     select array_agg(distinct x.xid), min(x.since) into xids, since from outlast._stragglers(a, b) x;
     if xids is not null then
-      foreach s in array outlast._log_slots(since, (a).at) loop
+      -- Up to b, not a: a writer may read its id before a and, on a machine that was suspended, its clock long after.
+      foreach s in array outlast._log_slots(since, (b).at) loop
         got := got || array(
           select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, (c).lanes), octet_length(e.payload), false)::outlast._found
           from unnest(xids) x (xid)

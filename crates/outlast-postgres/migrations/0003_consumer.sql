@@ -6,7 +6,7 @@ create type outlast._tick as (
   snap            pg_snapshot,                 -- what had committed
   hi              bigint,                      -- the last id drawn before h
   h               xid8,                        -- an own transaction id, drawn after hi was read
-  at              timestamptz,                 -- read before hi: every id above hi was emitted after it
+  at              timestamptz,                 -- read after snap, before hi: between what snap sees and any id above hi
   open            xid8[],                      -- transactions of the snapshot still running that may own ids <= hi
   open_at         timestamptz[],               -- for each: its events are not older than this
   young           xid8,                        -- ids <= hi may also belong to [young, h]; null when nothing was drawn since
