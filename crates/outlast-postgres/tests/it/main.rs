@@ -1,0 +1,10 @@
+//! The proofs of the SQL: each room against a real PostgreSQL, several connections, planted faults that must be found.
+//!
+//! Each test has a database of its own. A race is made by holding one side at a named place, never by waiting some
+//! time. Random runs print their seed; `OUTLAST_SEEDS=n` runs more of them, `OUTLAST_SEED=s` one again.
+
+mod house;
+mod seeds;
+mod sql;
+mod wait;
+mod window;

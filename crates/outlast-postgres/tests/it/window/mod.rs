@@ -1,0 +1,7 @@
+//! Windows: nothing lost, nothing doubled, nothing before what it followed.
+
+mod account;
+mod crowd;
+mod pages;
+mod property;
+mod slots;
