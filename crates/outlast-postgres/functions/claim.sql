@@ -176,7 +176,8 @@ begin
       if (got[cardinality(got)]).more then up := (got[cardinality(got)]).id; end if;
       exit;
     end if;
-    scanned := scanned + (up - lo);
+    -- Stragglers are read by their transactions, however far their ids reach.
+    if lo >= (a).hi then scanned := scanned + (up - lo); end if;
     exit when up >= (b).hi or scanned >= max_scan;
   end loop;
 

@@ -3,26 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use outlast_postgres::migrate;
 use tokio_postgres::{Client, Config, NoTls};
-
-const FILES: &[&str] = &[
-    include_str!("../../migrations/0001_house.sql"),
-    include_str!("../../migrations/0002_event.sql"),
-    include_str!("../../migrations/0003_consumer.sql"),
-    include_str!("../../migrations/0004_inbox.sql"),
-    include_str!("../../functions/clock.sql"),
-    include_str!("../../functions/check.sql"),
-    include_str!("../../functions/emit.sql"),
-    include_str!("../../functions/window.sql"),
-    include_str!("../../functions/lease.sql"),
-    include_str!("../../functions/claim.sql"),
-    include_str!("../../functions/finish.sql"),
-    include_str!("../../functions/parked.sql"),
-    include_str!("../../functions/complete.sql"),
-    include_str!("../../functions/consumer.sql"),
-    include_str!("../../functions/verify.sql"),
-    include_str!("../../functions/views.sql"),
-];
 
 /// How long anything that must happen may take on a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -40,15 +22,7 @@ impl House {
         admin.batch_execute(&format!("drop database if exists {name} with (force)")).await.expect("drops");
         admin.batch_execute(&format!("create database {name}")).await.expect("creates");
         let house = Self { name };
-        let client = house.connect().await;
-        client
-            .batch_execute("begin; create schema outlast; set local check_function_bodies = off")
-            .await
-            .expect("begins");
-        for file in FILES {
-            client.batch_execute(file).await.expect("the schema applies");
-        }
-        client.batch_execute("commit").await.expect("commits");
+        migrate::run(&mut house.connect().await, |_| ()).await.expect("the schema applies");
         house
     }
 
@@ -129,8 +103,8 @@ async fn connect(database: &str) -> Client {
 /// The current text of one function, from its `create` to its end.
 fn text_of(function: &str) -> &'static str {
     let head = format!("create or replace function outlast.{function}(");
-    let file = FILES.iter().find(|file| file.contains(&head));
-    let file: &'static str = file.unwrap_or_else(|| panic!("no function {function}"));
+    let file = migrate::FUNCTIONS.iter().map(|(_, text)| *text).find(|text| text.contains(&head));
+    let file = file.unwrap_or_else(|| panic!("no function {function}"));
     let from = file.find(&head).expect("found just now");
     let len = file[from..].find("$$;").expect("a function ends with $$;") + 3;
     &file[from..from + len]
