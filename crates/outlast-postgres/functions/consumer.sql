@@ -1,7 +1,8 @@
 -- Consumers: registration by the code that is one, state by its operators, and the door for other languages.
 
 -- Registers a consumer, or the types it did not have yet. Its start is a tick: nothing that committed before counts for
--- 'now', everything still in the log does for 'earliest'. A type added later counts from its own registration on.
+-- 'now', everything still in the log does for 'earliest'. A type added later counts from its own registration on: what
+-- lies behind the consumer's place was stepped over (only before its first claim 'earliest' still takes all).
 -- Runs in a transaction of its own. Answers the id and the number of lanes that counts.
 create or replace function outlast._register(
   name text, types text[], start text default 'now', ordered boolean default false, lane_count int default 16,
@@ -45,7 +46,9 @@ begin
                    where not exists (select from outlast._consumer_type y where y.consumer = c.id and y.type = u));
     if cardinality(added) > 0 then
       insert into outlast._consumer_type (consumer, type, since)
-      select c.id, u, case when c.start = 'now' then pg_current_snapshot() end from unnest(added) u;
+      select c.id, u, case when c.start = 'now' or exists (select from outlast._batch b where b.consumer = c.id and b.seq > 0)
+                        then pg_current_snapshot() end
+      from unnest(added) u;
     end if;
     update outlast._consumer x set owner = coalesce(_register.owner, x.owner), attempts = _register.attempts
     where x.id = c.id and (x.owner, x.attempts) is distinct from (coalesce(_register.owner, x.owner), _register.attempts);
