@@ -113,6 +113,10 @@ pub(crate) async fn complete(client: &Client, token: Uuid, id: Uuid) -> Result<(
     client.execute("select outlast.complete($1, $2)", &[&token, &id]).await.map(|_| ())
 }
 
+pub(crate) async fn fail(client: &Client, token: Uuid, id: Uuid, class: &str) -> Result<String, Error> {
+    Ok(client.query_one("select outlast.fail($1, $2, $3, 'why')", &[&token, &id, &class]).await?.get(0))
+}
+
 /// Ends these leases; how many events were left over in each that was still there.
 pub(crate) async fn finish(client: &Client, tokens: &[Uuid]) -> Result<Vec<i32>, Error> {
     let rows = client.query("select leftovers from outlast._finish($1)", &[&tokens]).await?;
@@ -127,6 +131,21 @@ pub(crate) async fn reclaim(client: &Client, consumer: i32, batches: i32) -> Res
         )
         .await?;
     Ok(events(&rows))
+}
+
+pub(crate) async fn claim_parked(client: &Client, consumer: i32, n: i32) -> Result<Vec<Event>, Error> {
+    let rows = client
+        .query(
+            "select token, event_id, log_id, key, attempt, reclaims, payload
+             from outlast._claim_parked($1, $2, 60000, null, null)",
+            &[&consumer, &n],
+        )
+        .await?;
+    Ok(events(&rows))
+}
+
+pub(crate) async fn hand_back(client: &Client, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
+    client.execute("select outlast._hand_back($1, $2)", &[&token, &running]).await.map(|_| ())
 }
 
 /// The first column of the only row.
