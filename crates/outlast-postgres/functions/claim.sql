@@ -118,6 +118,7 @@ begin
   if pg_is_in_recovery() then
     raise exception 'a claim needs the primary; this server is a standby' using errcode = 'OL009';
   end if;
+  perform outlast._check_fresh();
   perform outlast._check_running();
   if c.state <> 'active' then return; end if;
 
@@ -159,9 +160,6 @@ begin
     a := here.a;
     b := here.b;
     lo := here.hi;
-    if pg_current_xact_id_if_assigned() is not null then
-      raise exception 'a claim runs in a transaction of its own, which has written nothing before' using errcode = 'OL010';
-    end if;
   end if;
   up := lo;
 
@@ -218,6 +216,29 @@ begin
     join unnest(got) g on g.id = e.id
     join lease l on l.lane = g.lane
     order by e.id;
+end $$;
+
+-- Whoever claims or ends a batch reads, in each statement, what has committed by then: an older snapshot would claim a
+-- second time what another claimer took, and would park what is sealed.
+create or replace function outlast._check_isolation() returns void
+language plpgsql stable
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'claims run in READ COMMITTED, not in %', upper(current_setting('transaction_isolation'))
+      using errcode = 'OL010';
+  end if;
+end $$;
+
+-- A claim commits before its work begins, and its tick must have no transaction id before `hi` is read.
+create or replace function outlast._check_fresh() returns void
+language plpgsql stable
+as $$
+begin
+  perform outlast._check_isolation();
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception 'a claim runs in a transaction of its own, which has written nothing before' using errcode = 'OL010';
+  end if;
 end $$;
 
 -- Nobody claims while a person must look first.

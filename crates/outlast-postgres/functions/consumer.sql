@@ -106,6 +106,7 @@ begin
   if kind is distinct from 'event' then
     raise exception 'claim: kind % is not event', quote_nullable(kind) using errcode = 'OL005';
   end if;
+  perform outlast._check_fresh();
   if n is null or n not between 1 and 1000 then
     raise exception 'claim: n of % is not between 1 and 1000', n using errcode = 'OL005';
   end if;

@@ -13,6 +13,7 @@ declare
   l outlast._lease;
   t uuid;
 begin
+  perform outlast._check_isolation();
   foreach t in array array(select u from unnest(tokens) u order by u) loop
     l := outlast._take(t);
     if l.token is null then continue; end if;
@@ -80,6 +81,7 @@ declare
   fresh uuid;
   remembered boolean := process is null;
 begin
+  perform outlast._check_isolation();
   perform outlast._check_running();
   for l in
     select * from outlast._lease x

@@ -117,6 +117,7 @@ as $$
 declare
   l outlast._lease := outlast._take(_hand_back.token);
 begin
+  perform outlast._check_isolation();
   if l.token is null then return; end if;
   if l.room = 'parked' then
     update outlast._parked p set token = null where p.token = l.token;

@@ -56,6 +56,7 @@ declare
   at timestamptz := outlast.clock();
   remembered boolean := process is null;
 begin
+  perform outlast._check_isolation();
   perform outlast._check_running();
   if not exists (select from outlast._consumer c where c.id = _claim_parked.consumer and c.state = 'active') then
     return;

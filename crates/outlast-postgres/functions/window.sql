@@ -9,12 +9,7 @@ as $$
 declare
   t outlast._tick;
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'a claim runs in READ COMMITTED, not in %', current_setting('transaction_isolation') using errcode = 'OL010';
-  end if;
-  if pg_current_xact_id_if_assigned() is not null then
-    raise exception 'a claim runs in a transaction of its own, which has written nothing before' using errcode = 'OL010';
-  end if;
+  perform outlast._check_fresh();
   if (select seqcache from pg_sequence where seqrelid = 'outlast._event_id'::regclass) <> 1 then
     raise exception 'sequence outlast._event_id must have cache 1: with more, events would be lost'
       using errcode = 'OL011', hint = 'alter sequence outlast._event_id cache 1, then end the sessions that used it';
