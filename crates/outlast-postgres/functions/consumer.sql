@@ -115,43 +115,19 @@ begin
   if c is null then
     raise exception 'consumer % is not registered', quote_nullable(claim.name) using errcode = 'OL012';
   end if;
-  -- The first two take a transaction id only when they find something; then there is no tick after them.
-  got := array(select r from outlast._reclaim(c, lease_ms, 1, holder => claim.holder) r);
+  -- The first two take a transaction id only when they take something; then there is no tick after them.
+  got := array(select r from outlast._reclaim(c, lease_ms, 1, holder => claim.holder, sweep => false) r);
   if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
-    got := array(select r from outlast._claim_parked(c, n, lease_ms, null, null, holder => claim.holder) r);
+    got := array(select r from outlast._claim_parked(c, 1, lease_ms, null, null, holder => claim.holder) r);
   end if;
   if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
     got := array(select r from outlast._claim(c, n, 4194304, 10000, lease_ms, 1, holder => claim.holder) r
                  where r.token is not null);
   end if;
-  -- What this holder has sealed completely ends here: a caller in SQL has no other moment for it.
-  if holder is not null then
-    perform outlast._finish_sealed(c, holder);
-  end if;
+  perform outlast._sweep(c, holder);
   return query
     select g.token, g.event_id, g.key, g.tenant, g.attempt, g.schema_version, g.payload, g.content_type
     from unnest(got) g;
-end $$;
-
-create or replace function outlast._finish_sealed(consumer int, holder text) returns void
-language plpgsql volatile
-as $$
-#variable_conflict use_column
-declare
-  l outlast._lease;
-begin
-  for l in select * from outlast._lease x
-           where x.consumer = _finish_sealed.consumer and x.holder = _finish_sealed.holder
-           for update skip locked loop
-    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
-    if (l.room = 'batch' and not exists (
-          select from outlast._batch x cross join lateral outlast._left(x) f
-          where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq))
-      or (l.room = 'parked' and not exists (
-          select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token)) then
-      perform outlast._end(l);
-    end if;
-  end loop;
 end $$;
 
 -- The one poller of the database: a lease, not a session lock, so that it works behind a pooler.

@@ -41,6 +41,10 @@ begin
     n := outlast._park(
       (l).consumer, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
       'unsealed', 'the handler returned and neither sealed nor failed it');
+    -- Sealed and parked may have committed side by side: then it is done, and nobody has to look at it.
+    delete from outlast._parked p
+    where p.consumer = b.consumer and p.parked_at >= b.claimed_at and p.token is null
+      and exists (select from outlast._sealed(p.consumer, array[p.event_id]));
     delete from outlast._batch x
     where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq
       and exists (select from outlast._batch y where y.consumer = b.consumer and y.lane = b.lane and y.seq > b.seq);
@@ -63,19 +67,22 @@ begin
   return n;
 end $$;
 
--- Takes over batches of this consumer whose lease lapsed. The ids that were marked as started and are unsealed are
--- suspects: from the second reclaim on they leave the batch and run alone. The rest is handed out under a new token.
+-- Takes over batches of this consumer whose lease lapsed and that are not done. The ids that were marked as started and
+-- are unsealed are suspects: from the second reclaim on they leave the batch and run alone. The rest is handed out under
+-- a new token. Then, if asked, ends what is lapsed and done.
 create or replace function outlast._reclaim(
   consumer int, lease_ms int, batches int,
   process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
-  holder text default null)
+  holder text default null, sweep boolean default true)
 returns setof outlast._claimed
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
+  t uuid;
   l outlast._lease;
   b outlast._batch;
+  taken int := 0;
   suspects uuid[];
   rest outlast._found[];
   fresh uuid;
@@ -83,16 +90,24 @@ declare
 begin
   perform outlast._check_isolation();
   perform outlast._check_running();
-  for l in
-    select * from outlast._lease x
-    where x.room = 'batch' and x.consumer = _reclaim.consumer
-      and (x.expires_at < outlast.clock() or x.expires_at > outlast.clock() + interval '5 minutes 1 second')
+  for t in
+    select x.token from outlast._lease x
+    where x.room = 'batch' and x.consumer = _reclaim.consumer and outlast._lapsed(x.expires_at)
+      and exists (select from outlast._consumer c where c.id = x.consumer and c.state = 'active')
     order by x.expires_at
-    limit batches
-    for update skip locked
   loop
-    -- Row first, then the advisory lock, and only for rows we got; a seal in progress keeps its batch.
-    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+    exit when taken >= batches;
+    -- A seal in progress keeps its batch, and only its own: the next one in the list is tried. Neither lock waits, so
+    -- their order is free here, and this one takes no transaction id for a lease that is not to be had.
+    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(t));
+    continue when not exists (
+      select from outlast._lease x
+      join outlast._batch y on (y.consumer, y.lane, y.seq) = (x.consumer, x.lane, x.seq)
+      cross join lateral outlast._left(y)
+      where x.token = t);
+    select * into l from outlast._lease x
+    where x.token = t and outlast._lapsed(x.expires_at) for update skip locked;
+    continue when not found;
     select * into strict b from outlast._batch x
     where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq;
     select array_agg(row(f.slot, f.id, f.event_id, null, null, null)::outlast._found order by f.id) into rest
@@ -112,6 +127,7 @@ begin
       perform outlast._end(l);
       continue;
     end if;
+    taken := taken + 1;
     fresh := gen_random_uuid();
     delete from outlast._started s where s.token = l.token;
     delete from outlast._lease x where x.token = l.token;
@@ -128,5 +144,33 @@ begin
              e.codec_key, e.payload, e.emitted_at, 2 + l.reclaims, 1 + l.reclaims
       from outlast._events(array(select f.slot from unnest(rest) f), array(select f.id from unnest(rest) f)) e
       order by e.id;
+  end loop;
+  if sweep then
+    perform outlast._sweep(consumer, null);
+  end if;
+end $$;
+
+-- Ends the leases of this consumer whose work is done: lapsed ones, and those of this holder (in SQL a caller has no
+-- other moment for it). What is done stays done, so it is looked at before anything is locked.
+create or replace function outlast._sweep(consumer int, holder text) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+begin
+  for l in
+    select * from outlast._lease x
+    where x.consumer = _sweep.consumer and (x.holder = _sweep.holder or outlast._lapsed(x.expires_at))
+  loop
+    continue when l.room = 'batch' and exists (
+      select from outlast._batch x cross join lateral outlast._left(x)
+      where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq);
+    continue when l.room = 'parked' and exists (
+      select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token);
+    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+    perform from outlast._lease x where x.token = l.token for update skip locked;
+    continue when not found;
+    perform outlast._end(l);
   end loop;
 end $$;

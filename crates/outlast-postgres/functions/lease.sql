@@ -91,14 +91,25 @@ begin
   return until;
 end $$;
 
--- Renews many leases; answers those that still exist.
+-- Renews many leases; answers those that still exist. One that somebody is ending right now is left to him: while he
+-- waits for an open seal, a renewal that waited for him would let all the others lapse.
 create or replace function outlast._renew_all(tokens uuid[], lease_ms int) returns setof uuid
-language sql volatile
+language plpgsql volatile
 as $$
+#variable_conflict use_column
+begin
+  with free as materialized (
+    select x.token from outlast._lease x where x.token = any (tokens) for no key update skip locked
+  )
   update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
-  where l.token = any (tokens)
-  returning l.token
-$$;
+  from free where l.token = free.token;
+  return query select l.token from outlast._lease l where l.token = any (tokens);
+end $$;
+
+-- An end further away than the longest lease was not written by us: somebody set a clock.
+create or replace function outlast._lapsed(expires_at timestamptz) returns boolean
+language sql volatile
+as $$ select expires_at < outlast.clock() or expires_at > outlast.clock() + interval '5 minutes 1 second' $$;
 
 create or replace function outlast._check_lease_ms(lease_ms int) returns void
 language plpgsql immutable parallel safe
@@ -120,7 +131,8 @@ begin
   perform outlast._check_isolation();
   if l.token is null then return; end if;
   if l.room = 'parked' then
-    update outlast._parked p set token = null where p.token = l.token;
+    update outlast._parked p set token = null
+    where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token;
     delete from outlast._lease x where x.token = l.token;
     return;
   end if;

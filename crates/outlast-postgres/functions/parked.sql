@@ -18,14 +18,17 @@ as $$
 declare
   n int;
   at timestamptz := outlast.clock();
+  spent boolean;                                 -- one try was all it had
 begin
   if cardinality(events) = 0 then return 0; end if;
+  select c.attempts <= 1 and _park.class = 'unsealed' into strict spent
+  from outlast._consumer c where c.id = _park.consumer;
   insert into outlast._parked (consumer, event_id, log_id, state, class, failures, crashes, reason, signature, next_at,
     parked_at, changed_at, schema_version, emitted_at, aggregate_version, correlation_id, causation_id, type, tenant,
     key, source, subject, actor, traceparent, content_type, codec_key, headers, payload)
-  select _park.consumer, e.event_id, e.id, 'retry', _park.class, 1, case when _park.class = 'crashed' then 1 else 0 end,
-    _park.reason, outlast._signature(e.type, _park.class, _park.reason),
-    case when _park.class = 'crashed' then at else at + outlast._backoff(1) end,
+  select _park.consumer, e.event_id, e.id, case when spent then 'quarantined' else 'retry' end, _park.class, 1,
+    case when _park.class = 'crashed' then 1 else 0 end, _park.reason, outlast._signature(e.type, _park.class, _park.reason),
+    case when _park.class = 'crashed' then at when not spent then at + outlast._backoff(1) end,
     at, at, e.schema_version, e.emitted_at, e.aggregate_version, e.correlation_id, e.causation_id, e.type, e.tenant,
     e.key, e.source, e.subject, e.actor, e.traceparent, e.content_type, e.codec_key, e.headers, e.payload
   from outlast._events(array(select f.slot from unnest(events) f), array(select f.id from unnest(events) f)) e
@@ -40,8 +43,9 @@ language sql immutable parallel safe
 as $$ select left(encode(sha256(convert_to(type || ' ' || class || ' ' ||
         regexp_replace(coalesce(reason, ''), '[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+', '#', 'g'), 'UTF8')), 'hex'), 12) $$;
 
--- Claims due parked events, each under a lease of its own. An event whose worker died is charged; the third such
--- death quarantines it. `types` and `versions` say what this process can take: what waited for that wakes.
+-- Claims due parked events, each under a lease of its own. An event whose worker died is charged; the third such death
+-- quarantines it. A suspect is handed out alone, and only to a process that runs no other: else the innocent would be
+-- charged with it. `types` and `versions` say what this process can take: what waited for that wakes.
 create or replace function outlast._claim_parked(
   consumer int, n int, lease_ms int, types text[], versions int[],
   process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
@@ -51,60 +55,86 @@ language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
+  due uuid;
+  l outlast._lease;
   p outlast._parked;
   fresh uuid;
+  taken int := 0;
   at timestamptz := outlast.clock();
-  remembered boolean := process is null;
 begin
   perform outlast._check_isolation();
   perform outlast._check_running();
   if not exists (select from outlast._consumer c where c.id = _claim_parked.consumer and c.state = 'active') then
     return;
   end if;
-  update outlast._parked w set state = 'retry', next_at = at, changed_at = at
-  where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
-    and exists (select from unnest(types, versions) u (type, version)
-                where u.type = w.type and u.version >= w.schema_version);
-  for p in
-    select * from outlast._parked x
+  if types is not null then
+    update outlast._parked w set state = 'retry', next_at = at, changed_at = at
+    where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
+      and exists (select from unnest(types, versions) u (type, version)
+                  where u.type = w.type and u.version >= w.schema_version);
+  end if;
+  for due in
+    select x.event_id from outlast._parked x
     where x.consumer = _claim_parked.consumer and x.state = 'retry' and x.next_at <= at
-      and (x.token is null or not exists (select from outlast._lease l where l.token = x.token and l.expires_at >= at))
       and (types is null or x.type = any (types))
+      and not exists (select from outlast._lease y where y.token = x.token and not outlast._lapsed(y.expires_at))
     order by x.next_at
-    limit n
-    for update skip locked
   loop
-    if p.token is not null then
-      -- Its runner is gone. The lease is ended like any other: row, then advisory lock.
-      perform from outlast._lease l where l.token = p.token for update skip locked;
-      if found then
-        continue when not pg_try_advisory_xact_lock(outlast._lease_lock(p.token));
-      elsif exists (select from outlast._lease l where l.token = p.token) then
-        continue;
-      end if;
-      delete from outlast._lease l where l.token = p.token;
-      p.crashes := p.crashes + 1;
-      p.failures := p.failures + 1;
-      if p.crashes >= 3 then
-        update outlast._parked x set state = 'quarantined', class = 'crashed', crashes = p.crashes, failures = p.failures,
-          next_at = null, token = null, changed_at = at, reason = 'the worker was lost 3 times while this event ran'
-        where x.consumer = p.consumer and x.event_id = p.event_id;
-        continue;
-      end if;
+    exit when taken >= n;
+    -- The lease of the try before: lapsed, or recorded and not ended. Ended like any other, with both locks. Neither
+    -- waits, and what is not to be had takes no transaction id and no place.
+    select * into l from outlast._lease x
+    where x.room = 'parked' and x.consumer = _claim_parked.consumer and x.event_id = due;
+    if found then
+      continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+      select * into l from outlast._lease x where x.token = l.token for update skip locked;
+      continue when not found;
     end if;
-    if exists (select from outlast._sealed(p.consumer, array[p.event_id])) then
-      delete from outlast._parked x where x.consumer = p.consumer and x.event_id = p.event_id;
+    select * into p from outlast._parked x
+    where x.consumer = _claim_parked.consumer and x.event_id = due and x.state = 'retry' and x.next_at <= at
+    for update skip locked;
+    continue when not found;
+    -- Somebody may have claimed it between the list and the locks; his lease is visible only now.
+    if l.token is null then
+      continue when exists (select from outlast._lease x
+                            where x.room = 'parked' and x.consumer = p.consumer and x.event_id = due);
+    else
+      continue when l.token = p.token and not outlast._lapsed(l.expires_at);
+      delete from outlast._lease x where x.token = l.token;
+    end if;
+    if exists (select from outlast._sealed(p.consumer, array[due])) then
+      delete from outlast._parked x where x.consumer = p.consumer and x.event_id = due;
       continue;
     end if;
+    if p.token is not null then
+      -- Its runner is gone.
+      p.token := null;
+      p.crashes := p.crashes + 1;
+      p.failures := p.failures + 1;
+      update outlast._parked x
+      set token = null, crashes = p.crashes, failures = p.failures, changed_at = at,
+          state = case when p.crashes < 3 then 'retry' else 'quarantined' end,
+          next_at = case when p.crashes < 3 then x.next_at end,
+          class = case when p.crashes < 3 then x.class else 'crashed' end,
+          reason = case when p.crashes < 3 then x.reason else 'the worker was lost 3 times while this event ran' end
+      where x.consumer = p.consumer and x.event_id = due;
+      continue when p.crashes >= 3;
+    end if;
+    if p.crashes > 0 then
+      continue when taken > 0 or exists (
+        select from outlast._lease y
+        join outlast._parked x on x.token = y.token
+        where y.room = 'parked' and y.process = _claim_parked.process and x.crashes > 0);
+      n := 1;
+    end if;
+    taken := taken + 1;
     fresh := gen_random_uuid();
     insert into outlast._lease (token, room, consumer, event_id, process, holder, expires_at)
-    values (fresh, 'parked', p.consumer, p.event_id, _claim_parked.process, _claim_parked.holder,
+    values (fresh, 'parked', p.consumer, due, _claim_parked.process, _claim_parked.holder,
             at + make_interval(secs => lease_ms / 1000.0));
-    update outlast._parked x set token = fresh, crashes = p.crashes, failures = p.failures, changed_at = at
-    where x.consumer = p.consumer and x.event_id = p.event_id;
-    if not remembered then
+    update outlast._parked x set token = fresh, changed_at = at where x.consumer = p.consumer and x.event_id = due;
+    if taken = 1 and process is not null then
       perform outlast._remember(process, seq, nonce, acked);
-      remembered := true;
     end if;
     return next row(fresh, p.event_id, p.log_id, p.type, p.schema_version::int, p.tenant, p.key, p.actor,
       p.correlation_id, p.causation_id, p.traceparent, p.headers, p.source, p.subject, p.aggregate_version,
@@ -124,13 +154,18 @@ declare
 begin
   if l.room = 'batch' then
     f := outlast._in_batch(l, id);
-    perform outlast._park(l.consumer, array[f], 'waiting-version', 'no worker with a handler for this type and version');
+    if outlast._park(l.consumer, array[f], 'waiting-version', 'no worker with a handler for this type and version') = 0 then
+      raise exception 'event % is parked: a later try owns it', id using errcode = 'OL003';
+    end if;
   end if;
   update outlast._parked p
   set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = at,
       failures = case when l.room = 'batch' then 0 else p.failures end
   where p.consumer = l.consumer and p.event_id = _wait_for_version.id
     and (l.room = 'batch' or p.token = l.token);
+  if not found then
+    raise exception 'event % is not in the claim %', id, _wait_for_version.token using errcode = 'OL003';
+  end if;
 end $$;
 
 -- What became of an event whose handler failed; in a transaction of its own.
