@@ -7,7 +7,6 @@ use outlast_engine::{Consumer, Outlast, Settings};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
-    migrate,
 };
 use outlast_testkit::{
     pg::{self, Database},
@@ -42,11 +41,7 @@ pub(crate) struct Given {
 }
 
 pub(crate) async fn given() -> Given {
-    let database = pg::migrated("outlast", async |url: String| -> Result<(), Error> {
-        let (mut client, _driver) = connect::connect(&Target::parse(&url)?).await?;
-        migrate::run(&mut client, |_| {}).await.map(drop)
-    })
-    .await;
+    let database = pg::outlast().await;
     let sql = database.connect().await;
     sql.batch_execute("create table effect (event uuid not null, n bigint not null);
              update outlast._house set database_oid = (select oid from pg_database where datname = current_database())")
