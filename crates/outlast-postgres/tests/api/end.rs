@@ -1,0 +1,301 @@
+//! How transactions end: given up, failed, refused, unanswered.
+
+use super::{
+    PATIENCE, client, database, deadpool, in_every_driver, one, shown, sqlx_options, sqlx_pool,
+};
+use futures_util::FutureExt;
+use outlast_core::{Class, Classify, Failure};
+use outlast_postgres::{
+    Error,
+    tx::{OwnedTx, Pool, Tx},
+};
+use outlast_testkit::{
+    proxy::{Fault, Proxy, When},
+    wait_for,
+};
+use std::time::Duration;
+use tokio_postgres::Client;
+
+const TABLE: &str = "create table booking (id int primary key, other int references booking (id) deferrable initially deferred)";
+
+async fn insert(tx: &mut dyn Tx, id: &'static str) -> Result<(), Error> {
+    tx.call(
+        "insert into booking (id) values ($1::text::int)",
+        &[id.into()],
+    )
+    .await
+    .map(drop)
+}
+
+async fn rows(watcher: &Client) -> Option<String> {
+    one(watcher, "select count(*)::text from booking").await
+}
+
+/// Connections of this database, other than ours, that have a transaction open.
+const OPEN: &str = "select count(*)::text from pg_stat_activity where datname = current_database() and xact_start is not null \
+    and pid <> pg_backend_pid() and backend_type = 'client backend'";
+
+async fn nothing_stays_open(watcher: &Client) {
+    let none = async || (one(watcher, OPEN).await.as_deref() == Some("0")).then_some(());
+    wait_for("no transaction stays open", PATIENCE, none).await;
+}
+
+/// Goal: a `begin` that is given up while BEGIN is on the wire leaves no open transaction in the pool.
+/// Method: the answer to BEGIN is held, the future dropped, then the answer let go. Without the guard sqlx puts the
+/// connection back with the transaction open (its issues 4385, 4393).
+async fn begin_is_given_up(pool: &impl Pool, proxy: &Proxy, begin: &str, watcher: &Client) {
+    let armed = proxy.arm(When::Contains(begin.into()), Fault::HoldReply);
+    let mut begun = pool.begin();
+    tokio::select! {
+        _ = &mut begun => panic!("begun without an answer"),
+        () = armed.fired() => {}
+    }
+    drop(begun);
+    armed.release();
+    nothing_stays_open(watcher).await;
+    let mut next = pool
+        .begin()
+        .await
+        .expect("the pool still gives a connection");
+    next.call("select 'x'", &[]).await.unwrap();
+    next.commit().await.unwrap();
+    nothing_stays_open(watcher).await;
+}
+
+#[tokio::test]
+async fn a_begin_that_is_given_up_leaves_no_transaction_behind() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    let proxy = Proxy::before(db.url()).await;
+    begin_is_given_up(&sqlx_pool(proxy.url(), 1).await, &proxy, "BEGIN", &watcher).await;
+    begin_is_given_up(&deadpool(proxy.url(), 1), &proxy, "begin", &watcher).await;
+}
+
+async fn dropped(pool: &impl Pool, watcher: &Client) {
+    let mut tx = pool.begin().await.unwrap();
+    insert(&mut tx, "1").await.unwrap();
+    drop(tx);
+    let mut next = pool.begin().await.unwrap();
+    insert(&mut next, "1")
+        .await
+        .expect("what was dropped is undone");
+    next.rollback().await.unwrap();
+    nothing_stays_open(watcher).await;
+    assert_eq!(rows(watcher).await.as_deref(), Some("0"));
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_is_undone_and_its_connection_is_clean_or_closed() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute(TABLE).await.unwrap();
+    dropped(&sqlx_pool(db.url(), 1).await, &watcher).await;
+    dropped(&deadpool(db.url(), 1), &watcher).await;
+}
+
+/// A pool that has nothing to give says so, and giving up the wait costs nobody a connection.
+#[tokio::test]
+async fn a_pool_without_a_free_connection_says_so() {
+    let db = database().await;
+    let options = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(Duration::from_millis(50));
+    let pool = options.connect_with(sqlx_options(db.url())).await.unwrap();
+    let taken = Pool::begin(&pool).await.unwrap();
+    assert!(matches!(
+        Pool::begin(&pool).await,
+        Err(Error::PoolExhausted)
+    ));
+    drop(taken);
+
+    let pool = deadpool(db.url(), 1);
+    let taken = Pool::begin(&pool).await.unwrap();
+    for _ in 0..3 {
+        assert!(Pool::begin(&pool).now_or_never().is_none());
+    }
+    taken.rollback().await.unwrap();
+    Pool::begin(&pool).await.unwrap().commit().await.unwrap();
+    assert_eq!(
+        pool.status().size,
+        1,
+        "nobody who gave up took a connection with him"
+    );
+}
+
+#[tokio::test]
+async fn a_swallowed_error_makes_the_commit_of_a_client_transaction_fail() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute(TABLE).await.unwrap();
+    let mut tx = Pool::begin(&deadpool(db.url(), 1)).await.unwrap();
+    insert(&mut tx, "1").await.unwrap();
+    let _swallowed = insert(&mut tx, "1").await.unwrap_err();
+    let committed = tx.commit().await;
+    assert!(
+        matches!(committed, Err(Error::RolledBack)),
+        "{}",
+        shown(committed)
+    );
+    assert_eq!(rows(&watcher).await.as_deref(), Some("0"));
+}
+
+/// Without this, the seal could be written where nothing else can be.
+#[tokio::test]
+async fn in_a_failed_transaction_every_call_fails() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute(TABLE).await.unwrap();
+    in_every_driver(db.url(), false, async |driver, tx| {
+        insert(tx, "1").await.unwrap();
+        let double = insert(tx, "1").await.unwrap_err();
+        assert_eq!(double.state(), Some("23505"), "{driver}");
+        let after = tx.call("select 'fine'", &[]).await.unwrap_err();
+        assert_eq!(after.state(), Some("25P02"), "{driver}");
+    })
+    .await;
+}
+
+async fn refused_at_commit(pool: &impl Pool) {
+    let mut tx = pool.begin().await.unwrap();
+    tx.call("insert into booking values (1, 99)", &[])
+        .await
+        .unwrap();
+    match tx.commit().await {
+        Err(Error::Database(error)) => assert_eq!(error.state(), Some("23503")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_the_server_refuses_is_definite() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute(TABLE).await.unwrap();
+    refused_at_commit(&sqlx_pool(db.url(), 1).await).await;
+    refused_at_commit(&deadpool(db.url(), 1)).await;
+    assert_eq!(rows(&watcher).await.as_deref(), Some("0"));
+}
+
+async fn unanswered(pool: &impl Pool, proxy: &Proxy, watcher: &Client) {
+    for (fault, expected) in [(Fault::DropRequest, "0"), (Fault::DropReply, "1")] {
+        watcher.batch_execute("truncate booking").await.unwrap();
+        let mut tx = pool.begin().await.unwrap();
+        insert(&mut tx, "1").await.unwrap();
+        let armed = proxy.arm(When::Commit, fault);
+        let committed = tx.commit().await;
+        assert!(
+            matches!(committed, Err(Error::CommitUnknown(_))),
+            "{}",
+            shown(committed)
+        );
+        armed.fired().await;
+        assert_eq!(committed.unwrap_err().class(), Class::Unknown);
+        let settled = async || (rows(watcher).await.as_deref() == Some(expected)).then_some(());
+        wait_for("the truth behind the unanswered commit", PATIENCE, settled).await;
+    }
+}
+
+#[tokio::test]
+async fn a_commit_without_an_answer_is_unknown_whether_it_happened_or_not() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute(TABLE).await.unwrap();
+    let proxy = Proxy::before(db.url()).await;
+    unanswered(&sqlx_pool(proxy.url(), 1).await, &proxy, &watcher).await;
+    unanswered(&deadpool(proxy.url(), 1), &proxy, &watcher).await;
+}
+
+async fn dropped_in_commit(pool: &impl Pool, proxy: &Proxy, watcher: &Client) {
+    watcher.batch_execute("truncate booking").await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    insert(&mut tx, "1").await.unwrap();
+    let armed = proxy.arm(When::Commit, Fault::HoldRequest);
+    let mut commit = tx.commit();
+    assert!(
+        (&mut commit).now_or_never().is_none(),
+        "it waits for the held request"
+    );
+    armed.fired().await;
+    drop(commit);
+    armed.release();
+    let settled = async || (rows(watcher).await.as_deref() == Some("1")).then_some(());
+    wait_for(
+        "the commit that nobody waits for any more",
+        PATIENCE,
+        settled,
+    )
+    .await;
+    // The connection comes back clean.
+    pool.begin().await.unwrap().commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_was_begun_is_carried_to_its_end_even_if_its_future_is_dropped() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute(TABLE).await.unwrap();
+    let proxy = Proxy::before(db.url()).await;
+    dropped_in_commit(&sqlx_pool(proxy.url(), 1).await, &proxy, &watcher).await;
+    dropped_in_commit(&deadpool(proxy.url(), 1), &proxy, &watcher).await;
+}
+
+/// Goal: what a handler passes on with `?` has the right class, and its text quotes no row of the user.
+#[tokio::test]
+async fn the_drivers_errors_become_failures_of_the_right_class() {
+    let db = database().await;
+    let watcher = client(db.url()).await;
+    watcher.batch_execute("create table secret (email text primary key); insert into secret values ('jane@example.org')").await.unwrap();
+    const DOUBLE: &str = "insert into secret values ('jane@example.org')";
+    const CONFLICT: &str =
+        "do $$ begin raise exception 'could not serialize' using errcode = '40001'; end $$";
+    let pool = sqlx_pool(db.url(), 1).await;
+    let double: Failure = sqlx::query(DOUBLE).execute(&pool).await.unwrap_err().into();
+    let conflict: Failure = sqlx::query(CONFLICT)
+        .execute(&pool)
+        .await
+        .unwrap_err()
+        .into();
+    check(&double, &conflict, "sqlx");
+
+    let double: Failure = watcher.execute(DOUBLE, &[]).await.unwrap_err().into();
+    let conflict: Failure = watcher.batch_execute(CONFLICT).await.unwrap_err().into();
+    check(&double, &conflict, "tokio-postgres");
+
+    let mut tx = Pool::begin(&pool).await.unwrap();
+    let double: Failure = tx.call(DOUBLE, &[]).await.unwrap_err().into();
+    tx.rollback().await.unwrap();
+    let mut tx = Pool::begin(&deadpool(db.url(), 1)).await.unwrap();
+    let conflict: Failure = tx.call(CONFLICT, &[]).await.unwrap_err().into();
+    check(&double, &conflict, "ours");
+}
+
+fn check(double: &Failure, conflict: &Failure, driver: &str) {
+    assert_eq!(
+        (double.class, double.is_charged()),
+        (Class::Unclassified, true),
+        "{driver}: {double}"
+    );
+    assert!(
+        double.reason.contains("duplicate key") && !double.reason.contains("jane"),
+        "{driver}: {double}"
+    );
+    assert_eq!(
+        (conflict.class, conflict.is_charged()),
+        (Class::Retry, false),
+        "{driver}: {conflict}"
+    );
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_is_a_retry() {
+    let db = database().await;
+    let proxy = Proxy::before(db.url()).await;
+    let mut ours = Pool::begin(&deadpool(proxy.url(), 1)).await.unwrap();
+    let pool = sqlx_pool(proxy.url(), 1).await;
+    let mut theirs = Pool::begin(&pool).await.unwrap();
+    proxy.cut();
+    for tx in [&mut ours as &mut dyn Tx, &mut theirs] {
+        let failure = Failure::from(tx.call("select 'x'", &[]).await.unwrap_err());
+        assert_eq!(failure.class, Class::Retry, "{failure}");
+    }
+}
