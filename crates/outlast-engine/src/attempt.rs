@@ -182,17 +182,18 @@ impl<T> Attempt<T> {
             ));
         }
         let mut tx = tx;
-        let xid = match seal::one(&mut tx, &self.delivery, &outlast_core::Outcome::Done).await {
-            Ok(xid) => xid,
-            Err(error) => {
-                rollback(tx).await;
-                let failure = seal::failure(&error);
-                if seal::is_refusal(&error) {
-                    state.set(SealState::Refused(error));
+        let xid =
+            match seal::one(&mut tx, &self.delivery, &outlast_core::Outcome::Done, false).await {
+                Ok(xid) => xid,
+                Err(error) => {
+                    rollback(tx).await;
+                    let failure = seal::failure(&error);
+                    if seal::is_refusal(&error) {
+                        state.set(SealState::Refused(error));
+                    }
+                    return Err(failure);
                 }
-                return Err(failure);
-            }
-        };
+            };
         // Set first: a future that is dropped inside the commit leaves the truth behind.
         state.set(SealState::Unsure(xid));
         match tx.commit().await {

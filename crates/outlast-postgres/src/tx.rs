@@ -80,12 +80,22 @@ pub trait Pool: Clone + Send + Sync + 'static {
     /// The transaction it gives.
     type Tx: OwnedTx;
 
+    /// Whether [`Pool::begin`] begins with [`BEGIN`], which lets a seal see that its transaction is still the same one.
+    const MARKS: bool = false;
+
     /// Takes a connection and begins a transaction on it.
     ///
     /// Dropping the future never leaves a transaction open behind it. How long to wait for a connection is the pool's
     /// own setting, or the caller's who drops the future.
     fn begin(&self) -> BoxFuture<'static, Result<Self::Tx, Error>>;
 }
+
+/// Begins a transaction with a mark that ends with it, in one message.
+///
+/// A handler that runs `commit` or `rollback` by itself would have the seal after it commit alone, without its effects.
+/// The seal looks for the mark. (The time will not do: in the extended protocol a statement that is its own transaction
+/// also starts later than that transaction.)
+pub const BEGIN: &str = "begin; set local outlast.begun = 'yes'";
 
 /// Carries a future to its end even if the caller goes away: half a BEGIN or COMMIT is worse than an unwanted one.
 async fn to_the_end<T: Send + 'static>(

@@ -2,7 +2,11 @@
 
 use super::Delivery;
 use outlast_core::{Failure, Outcome};
-use outlast_postgres::{Error, event::array, tx::Tx};
+use outlast_postgres::{
+    Error,
+    event::array,
+    tx::{Tx, Value},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
@@ -44,17 +48,22 @@ impl Seal {
     }
 }
 
-/// Seals one event; the last statement before COMMIT. Answers the transaction's id, by which an unanswered COMMIT is settled.
+/// Refused by `outlast.complete`: the transaction that was begun for the handler is not there any more.
+const ENDED: &str = "without the transaction that was begun";
+
+/// Seals one event; the last statement before COMMIT. Answers the transaction's id, by which an unanswered COMMIT is
+/// settled.
 ///
-/// A handler that ended its transaction itself would have this statement commit alone, without its effects. Outside of a
-/// transaction block a statement begins with its own transaction, which the two times tell; the odd outcome is refused.
+/// `marked` says that the transaction was begun with [`BEGIN`](outlast_postgres::tx::BEGIN): then a handler that ended
+/// it by itself is refused, because its seal would commit alone, without its effects.
 pub(crate) async fn one(
     tx: &mut dyn Tx,
     delivery: &Delivery,
     outcome: &Outcome,
+    marked: bool,
 ) -> Result<Option<u64>, Error> {
     const SQL: &str = "select outlast.complete(token => $1::text::uuid, id => $2::text::uuid, \
-        outcome => case when now() = statement_timestamp() then 'without a transaction' else $3::text end, \
+        outcome => case when $5::text = current_setting('outlast.begun', true) or $5::text is null then $3::text else $6::text end, \
         reason => $4::text)::text, pg_current_xact_id()::text";
     let (token, id) = (delivery.token.to_string(), delivery.event.id.to_string());
     let args = [
@@ -62,43 +71,47 @@ pub(crate) async fn one(
         id.as_str().into(),
         outcome.as_str().into(),
         outcome.reason().into(),
+        mark(marked),
+        ENDED.into(),
     ];
     let row = tx.call(SQL, &args).await.map_err(own)?;
-    Ok(row
-        .get(1)
-        .and_then(Option::as_deref)
-        .and_then(|xid| xid.parse().ok()))
+    Ok(number(&row, 1))
 }
 
 /// Seals many events of one claim; the last statement before COMMIT.
-pub(crate) async fn many(tx: &mut dyn Tx, token: Uuid, ids: &[Uuid]) -> Result<Option<u64>, Error> {
+pub(crate) async fn many(
+    tx: &mut dyn Tx,
+    token: Uuid,
+    ids: &[Uuid],
+    marked: bool,
+) -> Result<Option<u64>, Error> {
     const SQL: &str = "select outlast._seal(token => $1::text::uuid, \
-        ids => case when now() = statement_timestamp() then null else $2::text::uuid[] end)::text, \
+        ids => case when $3::text = current_setting('outlast.begun', true) or $3::text is null then $2::text::uuid[] end)::text, \
         pg_current_xact_id()::text";
     let token = token.to_string();
     let texts: Vec<_> = ids.iter().map(Uuid::to_string).collect();
     let list = array(texts.iter().map(|id| Some(id.as_str())));
-    let row = tx
-        .call(SQL, &[token.as_str().into(), list.as_str().into()])
-        .await
-        .map_err(own)?;
-    let sealed = row
-        .first()
-        .and_then(Option::as_deref)
-        .and_then(|n| n.parse().ok());
-    if sealed != Some(ids.len()) {
+    let args = [token.as_str().into(), list.as_str().into(), mark(marked)];
+    let row = tx.call(SQL, &args).await.map_err(own)?;
+    // Without its mark it sealed none.
+    if number(&row, 0) != Some(ids.len() as u64) {
         return Err(Error::NoTransaction);
     }
-    Ok(row
-        .get(1)
-        .and_then(Option::as_deref)
-        .and_then(|xid| xid.parse().ok()))
+    Ok(number(&row, 1))
+}
+
+fn mark(marked: bool) -> Value<'static> {
+    Value::Text(marked.then_some("yes"))
+}
+
+fn number(row: &[Option<String>], nth: usize) -> Option<u64> {
+    row.get(nth)?.as_deref()?.parse().ok()
 }
 
 /// What an error of the sealing statement means here.
 fn own(error: Error) -> Error {
     match error {
-        // The arguments are ours, so only the odd outcome can be refused.
+        // The arguments are ours, so only `ENDED` can be refused.
         Error::BadName(_) => Error::NoTransaction,
         Error::Database(error) => match error.state() {
             Some("25P02") => Error::RolledBack,

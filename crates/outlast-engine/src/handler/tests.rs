@@ -1,3 +1,5 @@
+mod ends;
+
 use super::{effect::judge, *};
 use crate::{Attempt, Consumer, Outlast, consumer::Start};
 use futures_util::FutureExt;

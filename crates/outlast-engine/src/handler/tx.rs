@@ -57,7 +57,7 @@ where
                 Ok(outcome) => outcome,
                 Err(failure) => return undo(tx, End::Failed(failure)).await,
             };
-            match seal::one(&mut tx, &delivery, &outcome).await {
+            match seal::one(&mut tx, &delivery, &outcome, P::MARKS).await {
                 Ok(xid) => commit(tx, xid, outcome).await,
                 Err(error) => undo(tx, refused(error)).await,
             }

@@ -68,10 +68,12 @@ impl OwnedTx for PgTransaction<'static> {
 impl Pool for PgPool {
     type Tx = PgTransaction<'static>;
 
+    const MARKS: bool = true;
+
     fn begin(&self) -> BoxFuture<'static, Result<Self::Tx, Error>> {
         let pool = self.clone();
-        Box::pin(to_the_end(
-            async move { Ok(sqlx::Pool::begin(&pool).await?) },
-        ))
+        Box::pin(to_the_end(async move {
+            Ok(pool.begin_with(super::BEGIN).await?)
+        }))
     }
 }

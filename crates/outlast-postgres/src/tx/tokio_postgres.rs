@@ -146,6 +146,8 @@ impl OwnedTx for ClientTx {
 impl Pool for deadpool_postgres::Pool {
     type Tx = ClientTx;
 
+    const MARKS: bool = true;
+
     fn begin(&self) -> BoxFuture<'static, Result<ClientTx, Error>> {
         let pool = self.clone();
         Box::pin(async move {
@@ -154,7 +156,7 @@ impl Pool for deadpool_postgres::Pool {
                 client: Some(pool.get().await?),
             };
             to_the_end(async move {
-                if let Err(error) = tx.batch_execute("begin").await {
+                if let Err(error) = tx.batch_execute(super::BEGIN).await {
                     return Err(error.into());
                 }
                 Ok(ClientTx {
