@@ -192,9 +192,11 @@ impl Server {
     }
 }
 
-/// The server writes its state into its lock file, as pg_ctl reads it: process id first, "ready" in the eighth line.
+/// The server writes its state into its lock file, as pg_ctl reads it: process id first, "ready" in the eighth line, or
+/// "standby" where it takes connections to read from.
 fn is_ready(data: &Path, pid: u32) -> bool {
     let lock = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
     let mut lines = lock.lines().map(str::trim);
-    lines.next().and_then(|first| first.parse().ok()) == Some(pid) && lines.nth(6) == Some("ready")
+    lines.next().and_then(|first| first.parse().ok()) == Some(pid)
+        && matches!(lines.nth(6), Some("ready" | "standby"))
 }
