@@ -14,10 +14,12 @@ mod files;
 
 pub use files::{FUNCTIONS, MIGRATIONS, Migration};
 
-/// How long one step waits for a lock before it lets the others pass and tries again.
-const LOCK_TIMEOUT: &str = "2s";
-/// How often a step tries to get its locks before the run gives up.
-const LOCK_TRIES: u32 = 30;
+/// How long one step waits for a lock. Everybody who wants the table queues behind it meanwhile: emits, too.
+const LOCK_TIMEOUT: &str = "300ms";
+/// How long the others may pass before it tries again.
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
+/// How often a step tries to get its locks before the run gives up: about a minute.
+const LOCK_TRIES: u32 = 45;
 /// Two runs of `migrate` on one database take turns by this advisory lock.
 const RUN_LOCK: i64 = 0x6f75_746c_6173_7401;
 
@@ -177,7 +179,7 @@ async fn apply(client: &mut Client, step: Step) -> Result<bool, Error> {
     for attempt in 1.. {
         match try_apply(client, step).await {
             Err(Error::Database(e)) if attempt < LOCK_TRIES && lock_not_available(e.state()) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(LOCK_PAUSE).await;
             }
             other => return other,
         }
