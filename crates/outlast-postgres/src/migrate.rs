@@ -212,6 +212,14 @@ async fn try_apply(client: &mut Client, step: Step) -> Result<bool, Error> {
             tx.batch_execute(&record(migration)).await?;
         }
         Step::Functions => {
+            let known = MIGRATIONS[MIGRATIONS.len() - 1].version;
+            let newest = "select coalesce(max(version), 0) from outlast._migration";
+            let found = tx.query_one(newest, &[]).await?.get::<_, i32>(0);
+            // A newer program may have been here since the run began: its texts stay.
+            if i64::from(found) > i64::from(known) {
+                let found = u32::try_from(found).unwrap_or(0);
+                return Err(Error::NewerSchema { found, known });
+            }
             let same = tx
                 .query_opt(
                     "select from outlast._functions where digest = $1",
