@@ -18,4 +18,4 @@ pub use consumer::{BatchFn, Consumer, Start, TxFn};
 pub use handler::{About, Running};
 pub use outlast::{Emit, Outlast};
 pub use settings::{Settings, duration};
-pub use worker::Worker;
+pub use worker::{Described, DescribedConsumer, Worker};

@@ -4,7 +4,7 @@
 
 use crate::{
     consumer::Consumer,
-    handler::{About, Around, Running},
+    handler::{About, Around, Handler, Running},
     settings::Settings,
 };
 use outlast_core::{Failure, Outcome, name};
@@ -41,6 +41,28 @@ pub(crate) struct Plan<S> {
     pub(crate) around: Option<Around>,
     pub(crate) settings: Settings,
     pub(crate) database: Option<String>,
+}
+
+/// What was written down about a [`Worker`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Described<'a> {
+    /// Its times and bounds.
+    pub settings: &'a Settings,
+    /// Its database, if the code names one.
+    pub database: Option<&'a str>,
+    /// Its consumers, in the order in which they were added.
+    pub consumers: Vec<DescribedConsumer<'a>>,
+}
+
+/// One consumer of a [`Worker`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DescribedConsumer<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The event types that it has a handler for, with the newest version that the handler reads.
+    pub types: Vec<(String, u16)>,
 }
 
 impl<S> fmt::Debug for Worker<S> {
@@ -117,6 +139,27 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// [`Error::Config`] with every problem, not only the first.
     pub fn check(&self) -> Result<(), Error> {
         self.plan.target().map(drop)
+    }
+
+    /// What was written down so far, for a command line that shows or changes it.
+    pub fn described(&self) -> Described<'_> {
+        let taken = |handlers: &[Handler<S>]| {
+            let one = |handler: &Handler<S>| (handler.name.to_string(), handler.version);
+            handlers.iter().map(one).collect()
+        };
+        Described {
+            settings: &self.plan.settings,
+            database: self.plan.database.as_deref(),
+            consumers: self
+                .plan
+                .consumers
+                .iter()
+                .map(|consumer| DescribedConsumer {
+                    name: &consumer.name,
+                    types: taken(&consumer.handlers),
+                })
+                .collect(),
+        }
     }
 
     /// Works until SIGTERM or Ctrl-C; then claims nothing more, finishes what runs, and returns.
