@@ -41,8 +41,22 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let mut signals = Signals::new()?;
-    let hurry = Signals::second()?;
-    run_with(plan, async move { signals.next().await }, hurry).await
+    let (heard, count) = tokio::sync::watch::channel(0_u8);
+    // They are counted as they come: two that wait for one look are one to the operating system.
+    let counting = async move {
+        loop {
+            signals.next().await;
+            heard.send_modify(|count| *count = count.saturating_add(1));
+        }
+    };
+    let reached = |n| {
+        let mut count = count.clone();
+        async move { _ = count.wait_for(|count| *count >= n).await }
+    };
+    tokio::select! {
+        ended = run_with(plan, reached(1), reached(2)) => ended,
+        () = counting => unreachable!("it counts for ever"),
+    }
 }
 
 /// Runs until `stop` resolves, then drains. Returns when everything that was started has ended or been given back.
@@ -273,15 +287,6 @@ impl Signals {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-    }
-
-    /// The second signal.
-    fn second() -> Result<impl Future<Output = ()> + Send, Error> {
-        let mut signals = Self::new()?;
-        Ok(async move {
-            signals.next().await;
-            signals.next().await;
-        })
     }
 }
 
