@@ -1,6 +1,7 @@
 //! What a handler gets: one try of one event, under a lease.
 
 use crate::{
+    crash::{self, Point},
     handler::{Delivery, SealState, seal},
     outlast::Outlast,
 };
@@ -198,6 +199,7 @@ impl<T> Attempt<T> {
         state.set(SealState::Unsure(xid));
         match tx.commit().await {
             Ok(()) => {
+                crash::at(Point::Committed);
                 state.set(SealState::Sealed);
                 Ok(Sealed(()))
             }

@@ -5,6 +5,10 @@
 
 mod attempt;
 mod consumer;
+#[cfg(not(feature = "crash-points"))]
+mod crash;
+#[cfg(feature = "crash-points")]
+pub mod crash;
 mod handler;
 mod outlast;
 mod run;

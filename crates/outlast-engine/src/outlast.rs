@@ -2,7 +2,12 @@
 //!
 //! The statement behind it is `outlast_postgres::event`; what handles the events is `consumer` and `worker`.
 
-use crate::{attempt::Attempt, run::wake, worker::Worker};
+use crate::{
+    attempt::Attempt,
+    crash::{self, Point},
+    run::wake,
+    worker::Worker,
+};
 use outlast_core::Event;
 use outlast_postgres::{
     Error,
@@ -240,6 +245,7 @@ impl<E: Event> Emit<'_, E> {
             ..Envelope::new(E::NAME, E::VERSION, Body::Json(&json))
         };
         let accepted = event::emit(self.tx, &envelope).await;
+        crash::at(Point::Emitted);
         wake::nudge();
         accepted
     }

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     consumer::Start,
+    crash::{self, Point},
     handler::{Context, Probe},
     worker::Plan,
 };
@@ -89,6 +90,7 @@ where
     check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
     let consumers = register(plan, &store, &leases).await?;
+    crash::at(Point::Registered);
     tracing::info!(process = %place.process(), database = %target, consumers = consumers.len(), "worker is running");
 
     let bell = Bell::default();

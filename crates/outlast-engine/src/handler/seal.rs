@@ -1,6 +1,7 @@
 //! The seal: the completion of an event, written as the last statement of the transaction that holds its effects.
 
 use super::Delivery;
+use crate::crash::{self, Point};
 use outlast_core::{Failure, Outcome};
 use outlast_postgres::{
     Error,
@@ -74,7 +75,9 @@ pub(crate) async fn one(
         mark(marked),
         ENDED.into(),
     ];
+    crash::at(Point::Sealing);
     let row = tx.call(SQL, &args).await.map_err(own)?;
+    crash::at(Point::Sealed);
     Ok(number(&row, 1))
 }
 
@@ -92,7 +95,9 @@ pub(crate) async fn many(
     let texts: Vec<_> = ids.iter().map(Uuid::to_string).collect();
     let list = array(texts.iter().map(|id| Some(id.as_str())));
     let args = [token.as_str().into(), list.as_str().into(), mark(marked)];
+    crash::at(Point::Sealing);
     let row = tx.call(SQL, &args).await.map_err(own)?;
+    crash::at(Point::Sealed);
     // Without its mark it sealed none.
     if number(&row, 0) != Some(ids.len() as u64) {
         return Err(Error::NoTransaction);

@@ -5,7 +5,11 @@ use super::{
     around::{catch, run},
     seal,
 };
-use crate::{attempt::Attempt, consumer::TxFn};
+use crate::{
+    attempt::Attempt,
+    consumer::TxFn,
+    crash::{self, Point},
+};
 use outlast_core::{Consumable, Outcome};
 use outlast_postgres::{
     Error,
@@ -70,7 +74,7 @@ pub(super) async fn begin<P: Pool>(pool: &P, delivery: &Delivery) -> Result<P::T
     tokio::select! {
         biased;
         () = delivery.lost.cancelled() => Err(End::NotStarted),
-        begun = pool.begin() => begun.map_err(End::NoTransaction),
+        begun = pool.begin() => begun.map_err(End::NoTransaction).inspect(|_| crash::at(Point::Begun)),
         () = tokio::time::sleep_until(delivery.deadline) => Err(End::NoTransaction(Error::PoolExhausted)),
     }
 }
@@ -78,7 +82,10 @@ pub(super) async fn begin<P: Pool>(pool: &P, delivery: &Delivery) -> Result<P::T
 /// How a sealed transaction ended.
 pub(super) async fn commit(tx: impl OwnedTx, xid: Option<u64>, outcome: Outcome) -> End {
     match tx.commit().await {
-        Ok(()) => End::Sealed(outcome),
+        Ok(()) => {
+            crash::at(Point::Committed);
+            End::Sealed(outcome)
+        }
         Err(Error::CommitUnknown(error)) => {
             tracing::warn!(%error, xid, "no answer to commit: looking for the seal");
             End::Unsure { xid }

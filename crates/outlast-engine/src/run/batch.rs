@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{consumer::Consumer, flush::Flush, leases::Lease, record, registry, signal::Stop};
-use crate::handler::{BatchEnd, Delivery, End, Form, Handler};
+use crate::{
+    crash::{self, Point},
+    handler::{BatchEnd, Delivery, End, Form, Handler},
+};
 
 /// How often an event is run again at once after a conflict between transactions, before that counts as a failure.
 const CONFLICTS: u32 = 10;
@@ -235,7 +238,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         if let Err(error) = &marked {
             tracing::warn!(%error, lease = %token, "starts were not marked; left to the next owner");
         }
-        marked.is_ok()
+        marked.inspect(|()| crash::at(Point::Marked)).is_ok()
     }
 
     /// Records what a try reported.
@@ -314,6 +317,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             // Without the id the end of the batch decides: it waits for every open seal.
             return;
         };
+        crash::at(Point::Unsure);
         let (store, consumer) = (&self.consumer.store, self.consumer.id);
         match record::until_lost(&self.lease, "a look for a seal", || {
             store.landed(consumer, *first, xid)
@@ -376,9 +380,12 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 })
                 .await,
             );
+            crash::at(Point::HandedBack);
         } else {
             let tokens = [lease.token];
-            match record::until_lost(lease, "an end", || store.finish(&tokens)).await {
+            crash::at(Point::Finishing);
+            let finished = record::until_lost(lease, "an end", || store.finish(&tokens)).await;
+            match finished.inspect(|_| crash::at(Point::Finished)) {
                 Ok(0) => {}
                 Ok(leftovers) => {
                     tracing::warn!(consumer = %self.consumer.name, lease = %lease.token, leftovers, "parked as unsealed: a handler returned without a seal");

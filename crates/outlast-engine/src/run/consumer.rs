@@ -16,7 +16,11 @@ use super::{
     signal::Stop,
     wake::Bell,
 };
-use crate::{handler::Context, settings::Settings};
+use crate::{
+    crash::{self, Point},
+    handler::Context,
+    settings::Settings,
+};
 
 /// Batches in flight at once: one runs while the other is claimed or ended.
 const IN_FLIGHT: usize = 2;
@@ -125,6 +129,7 @@ async fn step<S: Clone + Send + Sync + 'static>(
             .store
             .reclaim(consumer.id, IN_FLIGHT, lease)
             .await?;
+        met(Point::Reclaimed, &claim);
         if start(consumer, slots, batches, claim, asked, stop) {
             return Ok(true);
         }
@@ -136,6 +141,7 @@ async fn step<S: Clone + Send + Sync + 'static>(
             .store
             .claim_parked(consumer.id, consumer.concurrency, lease, types, versions)
             .await?;
+        met(Point::ParkedClaimed, &claim);
         let found = start(consumer, slots, batches, claim, asked, stop);
         if let Some(next) = consumer.store.parked_due(consumer.id).await? {
             due.parked = due
@@ -151,7 +157,15 @@ async fn step<S: Clone + Send + Sync + 'static>(
         .claim(consumer.id, consumer.bounds(size.rows()))
         .await?;
     let more = claim.more;
+    met(Point::Claimed, &claim);
     Ok(start(consumer, slots, batches, claim, asked, stop) || more)
+}
+
+/// A claim that brought something has committed.
+fn met(point: Point, claim: &Claim) {
+    if !claim.events.is_empty() {
+        crash::at(point);
+    }
 }
 
 /// Starts what a claim has brought, each token by itself.

@@ -5,6 +5,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use uuid::Uuid;
 
 use super::{leases::Lease, record};
+use crate::crash::{self, Point};
 
 /// How many seals one statement carries at most.
 const AT_ONCE: usize = 1000;
@@ -52,8 +53,12 @@ async fn gather(
 ) -> usize {
     let (mut sealed, mut ids) = (0, Vec::new());
     while rest.recv_many(&mut ids, AT_ONCE).await > 0 {
+        crash::at(Point::Flushing);
         match seal(&store, &lease, &ids, reclaimed).await {
-            Ok(n) => sealed += n,
+            Ok(n) => {
+                crash::at(Point::Flushed);
+                sealed += n;
+            }
             Err(error) => {
                 tracing::warn!(%error, lease = %lease.token, events = ids.len(), "seals were not recorded");
                 if lease.is_lost() {

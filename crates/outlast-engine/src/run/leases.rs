@@ -17,6 +17,8 @@ use tokio::{
 use tokio_postgres::{Client, types::Type};
 use uuid::Uuid;
 
+use crate::crash::{self, Point};
+
 /// One lease as this process sees it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
@@ -149,7 +151,10 @@ pub(crate) async fn renew(leases: Leases, target: Target) {
             )
             .await
             {
-                Ok(Ok(renewed)) => leases.renewed(&tokens, &renewed, asked),
+                Ok(Ok(renewed)) => {
+                    crash::at(Point::Renewed);
+                    leases.renewed(&tokens, &renewed, asked);
+                }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, leases = tokens.len(), "leases were not renewed");
                     client = None;

@@ -7,6 +7,7 @@ use outlast_postgres::Error;
 use uuid::Uuid;
 
 use super::{consumer::Consumer, leases::Lease};
+use crate::crash::{self, Point};
 
 /// Calls `work` until it answers, or fails for good, or the lease is lost.
 pub(crate) async fn until_lost<T, F, Fut>(
@@ -49,7 +50,7 @@ pub(crate) async fn failure<S>(
     })
     .await;
     let class = failure.class;
-    match recorded {
+    match recorded.inspect(|_| crash::at(Point::Failed)) {
         Ok(state) if state == "quarantined" => {
             tracing::error!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "quarantined: a person must look");
         }
