@@ -11,8 +11,8 @@ use crate::{
 use outlast_core::Event;
 use outlast_postgres::{
     Error,
-    event::{self, Accepted, Body, Envelope, Envelopes},
-    tx::{BoxFuture, Tx},
+    event::{self, Accepted, Body, Envelope, Envelopes, Landed},
+    tx::{BoxFuture, Pool, Tx},
 };
 use std::{borrow::Cow, collections::BTreeMap, fmt, future::IntoFuture, sync::Arc};
 use uuid::Uuid;
@@ -161,6 +161,28 @@ impl Outlast {
         let accepted = event::emit_all(tx, &envelopes).await;
         wake::nudge();
         accepted
+    }
+
+    /// Whether an intent is there, after your own COMMIT was not answered.
+    ///
+    /// Waits until the transaction that wrote it has ended, because a COMMIT may still be on its way; then the answer is
+    /// final. On [`Landed::NotLanded`] do the whole business transaction again. Writes nothing; drop it to stop waiting.
+    ///
+    /// ```no_run
+    /// # use outlast_engine::Outlast;
+    /// # use outlast_postgres::{Error, event::{Accepted, Landed}};
+    /// # async fn f(outlast: Outlast, pool: deadpool_postgres::Pool, accepted: Accepted) -> Result<(), Error> {
+    /// match outlast.landed(&pool, &accepted).await? {
+    ///     Landed::Landed => println!("it was committed"),
+    ///     Landed::NotLanded => println!("it was not, and never will be: again"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the database cannot be asked; then nothing is known yet.
+    pub async fn landed(&self, pool: &impl Pool, accepted: &Accepted) -> Result<Landed, Error> {
+        event::landed(pool, accepted).await
     }
 
     /// Starts the table of contents of a process that handles events. `state` is what every handler gets, by value.

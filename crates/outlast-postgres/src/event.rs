@@ -4,8 +4,10 @@
 //! caller's business transaction. The limits are those of `functions/check.sql`.
 
 mod check;
+mod landed;
 
 pub use check::{DEPTH_LIMIT, KEY_LIMIT, PAYLOAD_LIMIT, TENANT_LIMIT};
+pub use landed::{Landed, landed};
 
 use crate::{
     Error,

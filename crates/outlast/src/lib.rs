@@ -68,10 +68,13 @@ pub use outlast_engine::{
 pub use outlast_postgres::{
     Error,
     error::{DatabaseError, Refused},
-    event::Accepted,
+    event::{Accepted, Landed},
     migrate::Migrated,
     tx::{BoxFuture, ClientTx, OwnedTx, Pool, Tx, Value},
 };
+
+#[cfg(feature = "testing")]
+pub use outlast_engine::testing;
 
 /// Brings the schema of a database up to this program: what `outlast migrate` does.
 ///

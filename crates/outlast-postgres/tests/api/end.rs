@@ -1,12 +1,11 @@
 //! How transactions end: given up, failed, refused, unanswered.
 
-use super::{
-    PATIENCE, client, database, deadpool, in_every_driver, one, shown, sqlx_options, sqlx_pool,
-};
+use super::{PATIENCE, client, database, deadpool, in_every_driver, one, shown, sqlx_pool};
 use futures_util::FutureExt;
 use outlast_core::{Class, Classify, Failure};
 use outlast_postgres::{
     Error,
+    event::{Body, Envelope, Landed, emit, landed},
     tx::{OwnedTx, Pool, Tx},
 };
 use outlast_testkit::{
@@ -100,7 +99,7 @@ async fn a_pool_without_a_free_connection_says_so() {
     let options = sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(Duration::from_millis(50));
-    let pool = options.connect_with(sqlx_options(db.url())).await.unwrap();
+    let pool = options.connect(db.url()).await.unwrap();
     let taken = Pool::begin(&pool).await.unwrap();
     assert!(matches!(
         Pool::begin(&pool).await,
@@ -237,6 +236,58 @@ async fn a_commit_that_was_begun_is_carried_to_its_end_even_if_its_future_is_dro
     let proxy = Proxy::before(db.url()).await;
     dropped_in_commit(&sqlx_pool(proxy.url(), 1).await, &proxy, &watcher).await;
     dropped_in_commit(&deadpool(proxy.url(), 1), &proxy, &watcher).await;
+}
+
+async fn whether_it_landed(pool: &impl Pool, through: &impl Pool, proxy: &Proxy) {
+    for (fault, expected) in [
+        (Fault::DropRequest, Landed::NotLanded),
+        (Fault::DropReply, Landed::Landed),
+    ] {
+        let mut tx = through.begin().await.unwrap();
+        let accepted = emit(&mut tx, &Envelope::new("paid", 1, Body::Json("1")))
+            .await
+            .unwrap();
+        let _armed = proxy.arm(When::Commit, fault);
+        assert!(matches!(tx.commit().await, Err(Error::CommitUnknown(_))));
+        assert_eq!(
+            landed(pool, &accepted).await.unwrap(),
+            expected,
+            "{fault:?}"
+        );
+    }
+    // COMMIT is still on the wire: a plain look-up would say "absent" now.
+    let mut tx = through.begin().await.unwrap();
+    let accepted = emit(&mut tx, &Envelope::new("paid", 1, Body::Json("1")))
+        .await
+        .unwrap();
+    let armed = proxy.arm(When::Commit, Fault::HoldRequest);
+    let mut commit = tx.commit();
+    tokio::select! {
+        _ = &mut commit => panic!("answered while it was held"),
+        () = armed.fired() => {}
+    }
+    let mut looking = Box::pin(landed(pool, &accepted));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut looking).await;
+    assert!(early.is_err(), "{early:?} while the transaction is open");
+    armed.release();
+    commit.await.unwrap();
+    assert_eq!(looking.await.unwrap(), Landed::Landed);
+
+    let mut tx = through.begin().await.unwrap();
+    let accepted = emit(&mut tx, &Envelope::new("paid", 1, Body::Json("1")))
+        .await
+        .unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(landed(pool, &accepted).await.unwrap(), Landed::NotLanded);
+}
+
+#[tokio::test]
+async fn an_unanswered_intent_is_looked_for_after_its_transaction_has_ended() {
+    let db = database().await;
+    let proxy = Proxy::before(db.url()).await;
+    let pool = deadpool(db.url(), 1);
+    whether_it_landed(&pool, &deadpool(proxy.url(), 1), &proxy).await;
+    whether_it_landed(&pool, &sqlx_pool(proxy.url(), 1).await, &proxy).await;
 }
 
 /// Goal: what a handler passes on with `?` has the right class, and its text quotes no row of the user.

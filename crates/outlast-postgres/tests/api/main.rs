@@ -7,28 +7,15 @@ mod end;
 use outlast_postgres::{
     Error,
     connect::{self as c, Target},
-    migrate,
     tx::{ClientTx, OwnedTx, Pool, Tx},
 };
-use outlast_testkit::pg::{self, Database};
-use sqlx::{
-    Connection,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use outlast_testkit::pg::outlast as database;
+use sqlx::{Connection, postgres::PgPoolOptions};
 use std::time::Duration;
-use tokio_postgres::{Client, config::Host};
+use tokio_postgres::Client;
 
 /// Long enough for a loaded machine; nothing waits so long when all is well.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A database of the test's own, with the schema.
-async fn database() -> Database {
-    let install = async |url: String| {
-        let (mut client, _driver) = c::connect(&Target::parse(&url)?).await?;
-        migrate::run(&mut client, |_| {}).await.map(drop)
-    };
-    pg::migrated("outlast_api", install).await
-}
 
 async fn client(url: &str) -> Client {
     c::connect(&Target::parse(url).expect("a URL"))
@@ -41,32 +28,11 @@ fn deadpool(url: &str, size: usize) -> deadpool_postgres::Pool {
     c::pool(&Target::parse(url).expect("a URL"), size).expect("a pool")
 }
 
-/// sqlx reads no URL without a host, and the tests' server is reached by its socket.
-fn sqlx_options(url: &str) -> PgConnectOptions {
-    let target = Target::parse(url).expect("a URL");
-    let config = target.config();
-    let mut options = PgConnectOptions::new_without_pgpass();
-    options = match &config.get_hosts()[0] {
-        Host::Tcp(host) => options.host(host),
-        Host::Unix(folder) => options.socket(folder),
-    };
-    if let Some(password) = config.get_password() {
-        options = options.password(&String::from_utf8_lossy(password));
-    }
-    options
-        .port(config.get_ports()[0])
-        .username(config.get_user().expect("a user"))
-        .database(config.get_dbname().expect("a database"))
-}
-
 async fn sqlx_pool(url: &str, size: u32) -> sqlx::PgPool {
     let options = PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(Duration::from_secs(5));
-    options
-        .connect_with(sqlx_options(url))
-        .await
-        .expect("a pool")
+    options.connect(url).await.expect("a pool")
 }
 
 /// Runs `work` in a transaction of every driver, and ends it.

@@ -7,7 +7,6 @@ use outlast_core::{Class, Failure, Outcome};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
-    migrate,
     tx::{OwnedTx, Pool, Tx},
 };
 use outlast_testkit::{
@@ -15,10 +14,10 @@ use outlast_testkit::{
     proxy::{Fault, Proxy, When},
     wait_for,
 };
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgPoolOptions;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
-use tokio_postgres::{Client, config::Host};
+use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -100,11 +99,7 @@ struct Given {
 }
 
 async fn given() -> Given {
-    let install = async |url: String| -> Result<(), Error> {
-        let (mut client, _driver) = connect::connect(&Target::parse(&url)?).await?;
-        migrate::run(&mut client, |_| {}).await.map(drop)
-    };
-    let db = pg::migrated("outlast", install).await;
+    let db = pg::outlast().await;
     let sql = db.connect().await;
     for once in [
         "create table effect (id uuid)",
@@ -122,25 +117,8 @@ impl Given {
     }
 
     async fn sqlx(&self) -> sqlx::PgPool {
-        let target = Target::parse(self.proxy.url()).unwrap();
-        let config = target.config();
-        let Host::Tcp(host) = &config.get_hosts()[0] else {
-            panic!("the proxy listens on TCP")
-        };
-        let mut options = PgConnectOptions::new_without_pgpass()
-            .host(host)
-            .port(config.get_ports()[0]);
-        options = options
-            .username(config.get_user().unwrap())
-            .database(config.get_dbname().unwrap());
-        if let Some(password) = config.get_password() {
-            options = options.password(&String::from_utf8_lossy(password));
-        }
-        PgPoolOptions::new()
-            .max_connections(4)
-            .connect_with(options)
-            .await
-            .unwrap()
+        let options = PgPoolOptions::new().max_connections(4);
+        options.connect(self.proxy.url()).await.unwrap()
     }
 
     /// Emits `n` events and claims them.
