@@ -22,7 +22,7 @@ pub enum Start {
 /// A named, independent reader of events: each consumer completes each event of its types once.
 ///
 /// The name is its identity in the database: two processes with the same name share the work, and a renamed consumer is
-/// a new one (rename it with `outlast consumers rename`). A handler is a plain `async fn`; the type of its argument says
+/// a new one, which begins where its [`Start`] says. A handler is a plain `async fn`; the type of its argument says
 /// which events it takes.
 ///
 /// ```

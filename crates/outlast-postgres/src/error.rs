@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_ends_with_the_code_of_its_page() {
+    fn a_message_ends_with_a_code_that_has_a_page() {
         let met = [
             Error::Connect {
                 target: "db".into(),
@@ -316,6 +316,11 @@ mod tests {
         ];
         for error in met {
             let code = error.code().expect("an operator may meet it");
+            let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+            let page = std::fs::read_to_string(format!("{pages}/{code}.md")).unwrap_or_default();
+            assert!(page.starts_with(&format!("# {code}: ")), "{code} has a page");
+            let index = std::fs::read_to_string(format!("{pages}/README.md")).unwrap_or_default();
+            assert!(index.contains(&format!("[{code}]({code}.md)")), "{code} is in the index");
             assert!(
                 error.to_string().ends_with(&format!(" ({code})")),
                 "{error}"
