@@ -216,7 +216,8 @@ impl<E> Emit<'_, E> {
     /// Makes it the same intent as any other of this tenant, type and key within 30 days: written once.
     ///
     /// The answer's `new` is false if it was there already; other content under the same key is [`Error::Conflict`].
-    /// While another transaction holds the same key, this waits for its end.
+    /// While another transaction holds the same key, this waits for its end. In REPEATABLE READ and SERIALIZABLE a key that
+    /// committed meanwhile is a serialization failure (40001): run your transaction again.
     pub fn dedup(mut self, key: impl Into<String>) -> Self {
         self.dedup = Some(key.into());
         self

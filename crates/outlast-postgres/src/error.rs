@@ -318,9 +318,15 @@ mod tests {
             let code = error.code().expect("an operator may meet it");
             let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
             let page = std::fs::read_to_string(format!("{pages}/{code}.md")).unwrap_or_default();
-            assert!(page.starts_with(&format!("# {code}: ")), "{code} has a page");
+            assert!(
+                page.starts_with(&format!("# {code}: ")),
+                "{code} has a page"
+            );
             let index = std::fs::read_to_string(format!("{pages}/README.md")).unwrap_or_default();
-            assert!(index.contains(&format!("[{code}]({code}.md)")), "{code} is in the index");
+            assert!(
+                index.contains(&format!("[{code}]({code}.md)")),
+                "{code} is in the index"
+            );
             assert!(
                 error.to_string().ends_with(&format!(" ({code})")),
                 "{error}"

@@ -87,7 +87,10 @@ async fn many<P: Pool>(
     }
     match state.then {
         Then::Fail => Err(Failure::retry("no luck")),
-        Then::Run(sql) => Ok(drop(tx.call(sql, &[]).await?)),
+        Then::Run(sql) => {
+            tx.call(sql, &[]).await?;
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -204,10 +207,13 @@ fn said(end: &End) -> String {
     }
 }
 
+/// Rows of the handler, and how its event was sealed.
+type Left = (i64, Option<&'static str>);
+
 async fn each_end(given: &Given, pool: impl Pool) {
     let refused = "failed, permanent: the handler ended its transaction itself";
     let swallowed = "failed, unclassified: the handler returned Ok, but a statement of its transaction had failed";
-    let table: [(Then, &str, (i64, Option<&str>)); 8] = [
+    let table: [(Then, &str, Left); 8] = [
         (Then::Return, "Sealed(Done)", (1, Some("done"))),
         (Then::Skip, "Sealed(Skipped", (1, Some("skipped: not ours"))),
         (Then::Fail, "failed, retry: no luck", (0, None)),
