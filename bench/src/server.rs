@@ -74,7 +74,7 @@ impl Database {
                 "insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, content_type, payload)
                  select outlast._log_slot(t), 1, nextval('outlast._event_id'), pg_current_xact_id(), outlast._v7(t), t, 'load', '',
                         'application/json', convert_to('{\"n\":' || g || ',\"note\":\"' || repeat('x', 180) || '\"}', 'UTF8')
-                 from (select g, outlast.clock() as t from generate_series(1, $1) g) s",
+                 from (select g, outlast.clock() as t from generate_series(1, $1::bigint) g) s",
                 &[&events],
             )
             .await?;

@@ -79,14 +79,22 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         let seen = bell.rings();
         // Never dropped half-way: what a claim has taken would wait for its lease to lapse.
         match step(&consumer, &slots, &mut size, &mut batches, &mut due, &stop).await {
-            Ok(true) => failures = 0,
-            Ok(false) => {
+            Ok(Look::Found) => failures = 0,
+            Ok(Look::Nothing) => {
                 failures = 0;
                 let until = due.reclaim.min(due.parked).min(Instant::now() + SWEEP);
                 tokio::select! {
                     () = stop.draining() => break,
-                    () = bell.rung_since(seen), if batches.len() < IN_FLIGHT => {}
-                    () = tokio::time::sleep_until(until), if batches.len() < IN_FLIGHT => {}
+                    () = bell.rung_since(seen) => {}
+                    () = tokio::time::sleep_until(until) => {}
+                    Some(ended) = batches.join_next() => learn(&mut size, &mut due, ended),
+                }
+            }
+            Ok(Look::NoRoom) => {
+                let room = batches.len() < IN_FLIGHT;
+                tokio::select! {
+                    () = stop.draining() => break,
+                    Ok(_) = slots.acquire(), if room => {}
                     Some(ended) = batches.join_next() => learn(&mut size, &mut due, ended),
                 }
             }
@@ -108,7 +116,17 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     Ok(())
 }
 
-/// One look; true when there was something, so that the next look comes at once.
+/// What a look has brought.
+enum Look {
+    /// Something: the next look comes at once.
+    Found,
+    /// Nothing is due: wait for news or a time.
+    Nothing,
+    /// Nobody looked: wait until a batch has ended or a place is free.
+    NoRoom,
+}
+
+/// One look.
 async fn step<S: Clone + Send + Sync + 'static>(
     consumer: &Consumer<S>,
     slots: &Arc<Semaphore>,
@@ -116,10 +134,10 @@ async fn step<S: Clone + Send + Sync + 'static>(
     batches: &mut JoinSet<Ended>,
     due: &mut Due,
     stop: &Stop,
-) -> Result<bool, Error> {
+) -> Result<Look, Error> {
     // Handlers that overran their deadline keep their places; without a free one nothing would start.
     if batches.len() >= IN_FLIGHT || slots.available_permits() == 0 {
-        return Ok(false);
+        return Ok(Look::NoRoom);
     }
     let lease = consumer.leases.length();
     let asked = Instant::now();
@@ -131,7 +149,7 @@ async fn step<S: Clone + Send + Sync + 'static>(
             .await?;
         met(Point::Reclaimed, &claim);
         if start(consumer, slots, batches, claim, asked, stop) {
-            return Ok(true);
+            return Ok(Look::Found);
         }
     }
     if asked >= due.parked {
@@ -149,7 +167,7 @@ async fn step<S: Clone + Send + Sync + 'static>(
                 .min(Instant::now() + next.max(Duration::from_millis(5)));
         }
         if found {
-            return Ok(true);
+            return Ok(Look::Found);
         }
     }
     let claim = consumer
@@ -158,7 +176,12 @@ async fn step<S: Clone + Send + Sync + 'static>(
         .await?;
     let more = claim.more;
     met(Point::Claimed, &claim);
-    Ok(start(consumer, slots, batches, claim, asked, stop) || more)
+    let found = start(consumer, slots, batches, claim, asked, stop);
+    Ok(if found || more {
+        Look::Found
+    } else {
+        Look::Nothing
+    })
 }
 
 /// A claim that brought something has committed.

@@ -17,5 +17,8 @@ pub(crate) fn long() -> bool {
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text}")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} must be a number, not {text}")),
+    )
 }

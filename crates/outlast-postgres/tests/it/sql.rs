@@ -40,7 +40,14 @@ pub(crate) struct Claimed {
 
 impl Claim {
     pub(crate) fn of(consumer: i32) -> Self {
-        Self { consumer, n: 100, max_bytes: 4 << 20, max_scan: 10_000, lease_ms: 60_000, lanes: 16 }
+        Self {
+            consumer,
+            n: 100,
+            max_bytes: 4 << 20,
+            max_scan: 10_000,
+            lease_ms: 60_000,
+            lanes: 16,
+        }
     }
 
     pub(crate) fn n(self, n: i32) -> Self {
@@ -59,7 +66,9 @@ impl Claim {
             )
             .await?;
         Ok(Claimed {
-            moved: rows.iter().any(|row| row.get::<_, Option<Uuid>>(0).is_none()),
+            moved: rows
+                .iter()
+                .any(|row| row.get::<_, Option<Uuid>>(0).is_none()),
             events: events(&rows),
         })
     }
@@ -91,39 +100,79 @@ fn events(rows: &[Row]) -> Vec<Event> {
 }
 
 /// Registers a consumer; `lanes` makes it an ordered one.
-pub(crate) async fn register(client: &Client, name: &str, types: &[&str], start: &str, lanes: Option<i32>) -> i32 {
+pub(crate) async fn register(
+    client: &Client,
+    name: &str,
+    types: &[&str],
+    start: &str,
+    lanes: Option<i32>,
+) -> i32 {
     one(
         client,
         "select id from outlast._register($1, $2, $3, $4, $5)",
-        &[&name, &types, &start, &lanes.is_some(), &lanes.unwrap_or(16)],
+        &[
+            &name,
+            &types,
+            &start,
+            &lanes.is_some(),
+            &lanes.unwrap_or(16),
+        ],
     )
     .await
 }
 
 /// Emits one event in a transaction of its own, or in the one that is open.
 pub(crate) async fn emit(client: &Client, kind: &str, key: Option<&str>) -> Uuid {
-    one(client, "select id from outlast.emit(type => $1, payload => '{}', key => $2)", &[&kind, &key]).await
+    one(
+        client,
+        "select id from outlast.emit(type => $1, payload => '{}', key => $2)",
+        &[&kind, &key],
+    )
+    .await
 }
 
 pub(crate) async fn seal(client: &Client, token: Uuid, ids: &[Uuid]) -> Result<(), Error> {
-    client.execute("select outlast._seal($1, $2)", &[&token, &ids]).await.map(|_| ())
+    client
+        .execute("select outlast._seal($1, $2)", &[&token, &ids])
+        .await
+        .map(|_| ())
 }
 
 pub(crate) async fn complete(client: &Client, token: Uuid, id: Uuid) -> Result<(), Error> {
-    client.execute("select outlast.complete($1, $2)", &[&token, &id]).await.map(|_| ())
+    client
+        .execute("select outlast.complete($1, $2)", &[&token, &id])
+        .await
+        .map(|_| ())
 }
 
-pub(crate) async fn fail(client: &Client, token: Uuid, id: Uuid, class: &str) -> Result<String, Error> {
-    Ok(client.query_one("select outlast.fail($1, $2, $3, 'why')", &[&token, &id, &class]).await?.get(0))
+pub(crate) async fn fail(
+    client: &Client,
+    token: Uuid,
+    id: Uuid,
+    class: &str,
+) -> Result<String, Error> {
+    Ok(client
+        .query_one(
+            "select outlast.fail($1, $2, $3, 'why')",
+            &[&token, &id, &class],
+        )
+        .await?
+        .get(0))
 }
 
 /// Ends these leases; how many events were left over in each that was still there.
 pub(crate) async fn finish(client: &Client, tokens: &[Uuid]) -> Result<Vec<i32>, Error> {
-    let rows = client.query("select leftovers from outlast._finish($1)", &[&tokens]).await?;
+    let rows = client
+        .query("select leftovers from outlast._finish($1)", &[&tokens])
+        .await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-pub(crate) async fn reclaim(client: &Client, consumer: i32, batches: i32) -> Result<Vec<Event>, Error> {
+pub(crate) async fn reclaim(
+    client: &Client,
+    consumer: i32,
+    batches: i32,
+) -> Result<Vec<Event>, Error> {
     let rows = client
         .query(
             "select token, event_id, log_id, key, attempt, reclaims, payload from outlast._reclaim($1, 60000, $2)",
@@ -133,7 +182,11 @@ pub(crate) async fn reclaim(client: &Client, consumer: i32, batches: i32) -> Res
     Ok(events(&rows))
 }
 
-pub(crate) async fn claim_parked(client: &Client, consumer: i32, n: i32) -> Result<Vec<Event>, Error> {
+pub(crate) async fn claim_parked(
+    client: &Client,
+    consumer: i32,
+    n: i32,
+) -> Result<Vec<Event>, Error> {
     let rows = client
         .query(
             "select token, event_id, log_id, key, attempt, reclaims, payload
@@ -145,7 +198,10 @@ pub(crate) async fn claim_parked(client: &Client, consumer: i32, n: i32) -> Resu
 }
 
 pub(crate) async fn hand_back(client: &Client, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
-    client.execute("select outlast._hand_back($1, $2)", &[&token, &running]).await.map(|_| ())
+    client
+        .execute("select outlast._hand_back($1, $2)", &[&token, &running])
+        .await
+        .map(|_| ())
 }
 
 /// The first column of the only row.
@@ -168,7 +224,11 @@ pub(crate) async fn run(client: &Client, sql: &str) {
 /// The SQLSTATE of a refusal; panics on success.
 pub(crate) fn state<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     let error = result.expect_err("must be refused");
-    error.code().unwrap_or_else(|| panic!("not an answer of the server: {error:?}")).code().to_owned()
+    error
+        .code()
+        .unwrap_or_else(|| panic!("not an answer of the server: {error:?}"))
+        .code()
+        .to_owned()
 }
 
 /// The SQLSTATE and the first words, for an account.
@@ -200,5 +260,9 @@ pub(crate) async fn until_blocked(observer: &Client, pid: i32) {
 /// The invariants that are broken, as the schema's own `_verify` sees them.
 pub(crate) async fn broken(client: &Client) -> Vec<String> {
     let rows = client.query("select invariant || ': ' || violations || ' ' || coalesce(example, '') from outlast._verify() where violations > 0", &[]);
-    rows.await.expect("verifies").iter().map(|row| row.get(0)).collect()
+    rows.await
+        .expect("verifies")
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
 }

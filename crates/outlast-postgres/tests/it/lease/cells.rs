@@ -41,11 +41,22 @@ struct Cell {
 fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for ender in [Ender::Reclaim, Ender::Finish, Ender::HandBack] {
-        for when in [When::BeforeBegin, When::BeforeComplete, When::BetweenCompleteAndEnd, When::AfterEnd] {
+        for when in [
+            When::BeforeBegin,
+            When::BeforeComplete,
+            When::BetweenCompleteAndEnd,
+            When::AfterEnd,
+        ] {
             for isolation in ISOLATIONS {
                 for renewed in [false, true] {
                     for end in [End::Commit, End::Rollback, End::Prepare] {
-                        cells.push(Cell { ender, when, isolation, renewed, end });
+                        cells.push(Cell {
+                            ender,
+                            when,
+                            isolation,
+                            renewed,
+                            end,
+                        });
                     }
                 }
             }
@@ -64,7 +75,9 @@ impl Cell {
                 Ender::Finish => true,
                 // The lease only lapses: whoever still holds it may complete until somebody takes it over. Only a
                 // transaction with an older snapshot finds the row changed.
-                Ender::HandBack => self.when == When::BeforeComplete && self.isolation != "read committed",
+                Ender::HandBack => {
+                    self.when == When::BeforeComplete && self.isolation != "read committed"
+                }
             }
     }
 
@@ -82,9 +95,17 @@ impl Cell {
         match scene.complete().await {
             Err(refused) if self.is_too_late() => {
                 // Behind the snapshot of the transaction the row is still there, and then it is changed under it.
-                let expected = if self.when == When::BeforeComplete && self.isolation != "read committed" { "40001" } else { "OL001" };
+                let expected =
+                    if self.when == When::BeforeComplete && self.isolation != "read committed" {
+                        "40001"
+                    } else {
+                        "OL001"
+                    };
                 if refused.code().map(|code| code.code()) != Some(expected) {
-                    return Err(format!("refused with {} instead of {expected}", sql::short(&refused)));
+                    return Err(format!(
+                        "refused with {} instead of {expected}",
+                        sql::short(&refused)
+                    ));
                 }
                 if scene.commit().await.map_err(answer)? {
                     return Err("COMMIT after a refusal did commit".into());
@@ -117,7 +138,10 @@ impl Cell {
     async fn renew(self, scene: &Scene) -> Result<(), String> {
         if self.renewed {
             sql::run(&scene.observer, "set lock_timeout = '5s'").await;
-            let renewed = scene.observer.execute("select outlast.renew($1, 60000)", &[&scene.token]).await;
+            let renewed = scene
+                .observer
+                .execute("select outlast.renew($1, 60000)", &[&scene.token])
+                .await;
             renewed.map_err(|error| format!("renewal: {}", sql::short(&error)))?;
         }
         Ok(())
@@ -125,14 +149,20 @@ impl Cell {
 
     async fn end(self, scene: &Scene) -> Result<(), String> {
         match self.end {
-            End::Commit if !scene.commit().await.map_err(|error| sql::short(&error))? => Err("COMMIT did not commit".into()),
+            End::Commit if !scene.commit().await.map_err(|error| sql::short(&error))? => {
+                Err("COMMIT did not commit".into())
+            }
             End::Commit => Ok(()),
             End::Rollback => {
                 sql::run(&scene.runner, "rollback").await;
                 Ok(())
             }
             End::Prepare => {
-                sql::run(&scene.runner, &format!("prepare transaction '{}'", scene.token)).await;
+                sql::run(
+                    &scene.runner,
+                    &format!("prepare transaction '{}'", scene.token),
+                )
+                .await;
                 sql::run(&scene.runner, &format!("commit prepared '{}'", scene.token)).await;
                 Ok(())
             }
@@ -142,18 +172,26 @@ impl Cell {
     /// A reclaim leaves a batch that is being sealed; whoever must end it waits for the seal.
     async fn end_while_the_seal_is_open(self, scene: &Scene) -> Result<(), String> {
         if self.end == End::Prepare {
-            sql::run(&scene.runner, &format!("prepare transaction '{}'", scene.token)).await;
+            sql::run(
+                &scene.runner,
+                &format!("prepare transaction '{}'", scene.token),
+            )
+            .await;
         }
         let end = async {
             match self.end {
-                End::Prepare => sql::run(&scene.runner, &format!("commit prepared '{}'", scene.token)).await,
+                End::Prepare => {
+                    sql::run(&scene.runner, &format!("commit prepared '{}'", scene.token)).await
+                }
                 _ => self.end(scene).await?,
             }
             Ok::<(), String>(())
         };
         if self.ender == Ender::Reclaim {
             sql::run(&scene.ender, "set lock_timeout = '5s'").await;
-            let taken = sql::reclaim(&scene.ender, scene.consumer, 10).await.map_err(|error| sql::short(&error))?;
+            let taken = sql::reclaim(&scene.ender, scene.consumer, 10)
+                .await
+                .map_err(|error| sql::short(&error))?;
             if !taken.is_empty() {
                 return Err("a reclaim took a batch that is being sealed".into());
             }
@@ -195,7 +233,13 @@ async fn in_every_cell_nothing_commits_behind_the_end_of_its_lease_and_nothing_i
         }
     }
     assert_eq!(sql::broken(&scene.observer).await, Vec::<String>::new());
-    assert!(broken.is_empty(), "{} of {} cells:\n{}", broken.len(), cells.len(), broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "{} of {} cells:\n{}",
+        broken.len(),
+        cells.len(),
+        broken.join("\n")
+    );
 }
 
 /// Nothing else that names the token is let through either.
@@ -207,24 +251,45 @@ async fn every_verb_of_an_ended_lease_is_refused() {
         ("renew", "select outlast.renew($1, 1000)"),
         ("complete", "select outlast.complete($1, $2)"),
         ("seal", "select outlast._seal($1, array[$2]::uuid[])"),
-        ("seal again", "select outlast._seal($1, array[$2]::uuid[], true)"),
+        (
+            "seal again",
+            "select outlast._seal($1, array[$2]::uuid[], true)",
+        ),
         ("start", "select outlast._start($1, array[$2]::uuid[])"),
         ("fail", "select outlast.fail($1, $2, 'retry', 'why')"),
-        ("wait for version", "select outlast._wait_for_version($1, $2)"),
+        (
+            "wait for version",
+            "select outlast._wait_for_version($1, $2)",
+        ),
     ];
     for (n, isolation) in ISOLATIONS.into_iter().enumerate() {
         let scene = Scene::new(&house, &format!("verbs{n}")).await;
-        let fresh = sql::reclaim(&scene.ender, scene.consumer, 1).await.expect("reclaims")[0].token;
+        let fresh = sql::reclaim(&scene.ender, scene.consumer, 1)
+            .await
+            .expect("reclaims")[0]
+            .token;
         for (verb, sql) in verbs {
-            let sql = if sql.contains("$2") { sql.to_owned() } else { format!("{sql}, $2::uuid") };
+            let sql = if sql.contains("$2") {
+                sql.to_owned()
+            } else {
+                format!("{sql}, $2::uuid")
+            };
             sql::run(&scene.runner, &format!("begin isolation level {isolation}")).await;
-            let refused = scene.runner.execute(&sql, &[&scene.token, &scene.event]).await;
+            let refused = scene
+                .runner
+                .execute(&sql, &[&scene.token, &scene.event])
+                .await;
             assert_eq!(sql::state(refused), "OL001", "{verb} in {isolation}");
             sql::run(&scene.runner, "rollback").await;
         }
         assert_eq!(scene.parked().await, None);
-        sql::complete(&scene.runner, fresh, scene.event).await.expect("the new owner completes");
-        assert_eq!(sql::state(sql::complete(&scene.runner, fresh, scene.event).await), "OL002");
+        sql::complete(&scene.runner, fresh, scene.event)
+            .await
+            .expect("the new owner completes");
+        assert_eq!(
+            sql::state(sql::complete(&scene.runner, fresh, scene.event).await),
+            "OL002"
+        );
     }
 }
 
@@ -237,9 +302,21 @@ async fn a_seal_of_what_is_not_in_the_claim_is_refused() {
     let later = sql::emit(client, "a", None).await;
     let foreign = sql::emit(client, "b", None).await;
     for id in [later, foreign, uuid::Uuid::nil()] {
-        assert_eq!(sql::state(sql::complete(client, scene.token, id).await), "OL003");
+        assert_eq!(
+            sql::state(sql::complete(client, scene.token, id).await),
+            "OL003"
+        );
     }
-    sql::fail(client, scene.token, scene.event, "retry").await.expect("fails");
-    assert_eq!(sql::state(scene.complete().await), "OL003", "a later try owns it");
-    assert_eq!(sql::state(sql::seal(client, scene.token, &[scene.event]).await), "OL003");
+    sql::fail(client, scene.token, scene.event, "retry")
+        .await
+        .expect("fails");
+    assert_eq!(
+        sql::state(scene.complete().await),
+        "OL003",
+        "a later try owns it"
+    );
+    assert_eq!(
+        sql::state(sql::seal(client, scene.token, &[scene.event]).await),
+        "OL003"
+    );
 }

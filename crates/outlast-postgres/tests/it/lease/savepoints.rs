@@ -9,13 +9,27 @@ async fn a_savepoint_rolled_back_after_the_seal_leaves_the_event_to_the_finish()
     let house = House::new().await;
     for (n, isolation) in ISOLATIONS.into_iter().enumerate() {
         let scene = Scene::new(&house, &format!("savepoint{n}")).await;
-        sql::run(&scene.runner, &format!("begin isolation level {isolation}; savepoint s")).await;
+        sql::run(
+            &scene.runner,
+            &format!("begin isolation level {isolation}; savepoint s"),
+        )
+        .await;
         scene.effect(scene.token).await;
         scene.complete().await.expect("seals");
         sql::run(&scene.runner, "rollback to s; commit").await;
 
-        assert_eq!(sql::finish(&scene.ender, &[scene.token]).await.expect("finishes"), [1], "{isolation}");
-        assert_eq!(scene.parked().await.as_deref(), Some("unsealed"), "{isolation}");
+        assert_eq!(
+            sql::finish(&scene.ender, &[scene.token])
+                .await
+                .expect("finishes"),
+            [1],
+            "{isolation}"
+        );
+        assert_eq!(
+            scene.parked().await.as_deref(),
+            Some("unsealed"),
+            "{isolation}"
+        );
         scene.must_add_up().await.expect(isolation);
         scene.must_end_well().await.expect(isolation);
     }
@@ -27,13 +41,23 @@ async fn a_seal_after_a_savepoint_rolled_back_proves_the_lease_again() {
     let house = House::new().await;
     for (n, isolation) in ISOLATIONS.into_iter().enumerate() {
         let scene = Scene::new(&house, &format!("again{n}")).await;
-        sql::run(&scene.runner, &format!("begin isolation level {isolation}; savepoint s")).await;
+        sql::run(
+            &scene.runner,
+            &format!("begin isolation level {isolation}; savepoint s"),
+        )
+        .await;
         scene.complete().await.expect("seals");
         sql::run(&scene.runner, "rollback to s").await;
-        let taken = sql::reclaim(&scene.ender, scene.consumer, 1).await.expect("reclaims");
+        let taken = sql::reclaim(&scene.ender, scene.consumer, 1)
+            .await
+            .expect("reclaims");
         assert_eq!(taken.len(), 1, "{isolation}: nobody seals it any more");
         let refused = sql::state(scene.complete().await);
-        assert_eq!(refused, if n == 0 { "OL001" } else { "40001" }, "{isolation}");
+        assert_eq!(
+            refused,
+            if n == 0 { "OL001" } else { "40001" },
+            "{isolation}"
+        );
         sql::run(&scene.runner, "rollback").await;
         scene.must_end_well().await.expect(isolation);
     }
@@ -46,11 +70,28 @@ async fn a_failed_transaction_that_is_committed_leaves_the_event_to_the_finish()
         let scene = Scene::new(&house, &format!("failed{n}")).await;
         scene.work(isolation).await;
         scene.complete().await.expect("seals");
-        scene.runner.batch_execute("select 1 / 0").await.expect_err("fails");
-        assert!(!scene.commit().await.expect("answers"), "COMMIT answers ROLLBACK");
+        scene
+            .runner
+            .batch_execute("select 1 / 0")
+            .await
+            .expect_err("fails");
+        assert!(
+            !scene.commit().await.expect("answers"),
+            "COMMIT answers ROLLBACK"
+        );
 
-        assert_eq!(sql::finish(&scene.ender, &[scene.token]).await.expect("finishes"), [1], "{isolation}");
-        assert_eq!(scene.parked().await.as_deref(), Some("unsealed"), "{isolation}");
+        assert_eq!(
+            sql::finish(&scene.ender, &[scene.token])
+                .await
+                .expect("finishes"),
+            [1],
+            "{isolation}"
+        );
+        assert_eq!(
+            scene.parked().await.as_deref(),
+            Some("unsealed"),
+            "{isolation}"
+        );
         scene.must_add_up().await.expect(isolation);
         scene.must_end_well().await.expect(isolation);
     }
@@ -60,9 +101,19 @@ async fn a_failed_transaction_that_is_committed_leaves_the_event_to_the_finish()
 async fn a_seal_that_was_forgotten_leaves_the_event_to_the_finish() {
     let house = House::new().await;
     let scene = Scene::new(&house, "forgotten").await;
-    assert_eq!(sql::finish(&scene.ender, &[scene.token]).await.expect("finishes"), [1]);
+    assert_eq!(
+        sql::finish(&scene.ender, &[scene.token])
+            .await
+            .expect("finishes"),
+        [1]
+    );
     assert_eq!(scene.parked().await.as_deref(), Some("unsealed"));
-    let unsealed: i64 = sql::one(&scene.observer, "select count(*) from outlast.parked where class = 'unsealed'", &[]).await;
+    let unsealed: i64 = sql::one(
+        &scene.observer,
+        "select count(*) from outlast.parked where class = 'unsealed'",
+        &[],
+    )
+    .await;
     assert_eq!(unsealed, 1, "and it is counted");
     scene.must_end_well().await.expect("ends well");
 }
@@ -75,13 +126,28 @@ async fn sealed_and_parked_side_by_side_is_done() {
         let scene = Scene::new(&house, &format!("both{n}")).await;
         scene.work("read committed").await;
         scene.complete().await.expect("seals");
-        sql::fail(&scene.ender, scene.token, scene.event, class).await.expect("fails");
+        sql::fail(&scene.ender, scene.token, scene.event, class)
+            .await
+            .expect("fails");
         assert!(scene.commit().await.expect("commits"));
-        assert_eq!((scene.seals().await, scene.parked().await.as_deref()), (1, Some(class)));
+        assert_eq!(
+            (scene.seals().await, scene.parked().await.as_deref()),
+            (1, Some(class))
+        );
 
-        assert_eq!(sql::finish(&scene.ender, &[scene.token]).await.expect("finishes"), [0]);
+        assert_eq!(
+            sql::finish(&scene.ender, &[scene.token])
+                .await
+                .expect("finishes"),
+            [0]
+        );
         scene.must_end_well().await.expect(class);
-        let incidents: i64 = sql::one(&scene.observer, "select count(*) from outlast.incident", &[]).await;
+        let incidents: i64 = sql::one(
+            &scene.observer,
+            "select count(*) from outlast.incident",
+            &[],
+        )
+        .await;
         assert_eq!(incidents, 0, "what is done needs nobody");
     }
 }

@@ -33,17 +33,31 @@ type Refusals = BTreeMap<String, u32>;
 /// Some milliseconds; now and then longer than the lease.
 async fn gap(client: &Client, rng: &mut Rng) -> Result<(), Error> {
     let ms = if rng.u8(..10) == 0 { 120.0 } else { 4.0 };
-    client.batch_execute(&format!("select pg_sleep({})", rng.f64() * ms / 1000.0)).await
+    client
+        .batch_execute(&format!("select pg_sleep({})", rng.f64() * ms / 1000.0))
+        .await
 }
 
 /// Takes whatever it gets, in any isolation level, and gives each token to the finisher, often too early.
-async fn runner(client: Client, consumer: i32, mut rng: Rng, stop: Arc<AtomicBool>, tokens: UnboundedSender<Uuid>) -> Refusals {
+async fn runner(
+    client: Client,
+    consumer: i32,
+    mut rng: Rng,
+    stop: Arc<AtomicBool>,
+    tokens: UnboundedSender<Uuid>,
+) -> Refusals {
     let mut refusals = Refusals::new();
     while !stop.load(Ordering::SeqCst) {
         let got = match rng.u8(..4) {
             0 => sql::reclaim(&client, consumer, 2).await,
             1 => sql::claim_parked(&client, consumer, 3).await,
-            _ => Claim::of(consumer).n(rng.i32(1..8)).lease_ms(LEASE_MS).next(&client).await,
+            _ => {
+                Claim::of(consumer)
+                    .n(rng.i32(1..8))
+                    .lease_ms(LEASE_MS)
+                    .next(&client)
+                    .await
+            }
         };
         let events = got.unwrap_or_else(|error| {
             *refusals.entry(sql::short(&error)).or_default() += 1;
@@ -69,16 +83,26 @@ async fn runner(client: Client, consumer: i32, mut rng: Rng, stop: Arc<AtomicBoo
 
 async fn handle(client: &Client, event: &Event, rng: &mut Rng) -> Result<(), Error> {
     if rng.u8(..12) == 0 {
-        return sql::fail(client, event.token, event.id, "retry").await.map(|_| ());
+        return sql::fail(client, event.token, event.id, "retry")
+            .await
+            .map(|_| ());
     }
     let isolation = ISOLATIONS[rng.usize(..3)];
-    client.batch_execute(&format!("begin isolation level {isolation}")).await?;
+    client
+        .batch_execute(&format!("begin isolation level {isolation}"))
+        .await?;
     let sql = "insert into effect values ($1, $2, pg_current_xact_id())";
     client.execute(sql, &[&event.id, &event.token]).await?;
     gap(client, rng).await?;
     sql::complete(client, event.token, event.id).await?;
     gap(client, rng).await?;
-    client.batch_execute(if rng.u8(..12) == 0 { "rollback" } else { "commit" }).await
+    client
+        .batch_execute(if rng.u8(..12) == 0 {
+            "rollback"
+        } else {
+            "commit"
+        })
+        .await
 }
 
 async fn finisher(client: Client, mut tokens: UnboundedReceiver<Uuid>) -> Refusals {
@@ -86,7 +110,9 @@ async fn finisher(client: Client, mut tokens: UnboundedReceiver<Uuid>) -> Refusa
     let mut batch = Vec::new();
     while tokens.recv_many(&mut batch, 3).await > 0 {
         if let Err(error) = sql::finish(&client, &batch).await {
-            *refusals.entry(format!("finish: {}", sql::short(&error))).or_default() += 1;
+            *refusals
+                .entry(format!("finish: {}", sql::short(&error)))
+                .or_default() += 1;
         }
         batch.clear();
     }
@@ -114,11 +140,21 @@ async fn a_torture_of_runners_reclaimers_and_finishers_has_no_stale_commit() {
         let (sender, receiver) = unbounded_channel();
         for n in 0..4 {
             let rng = Rng::with_seed(seed * 1000 + n);
-            people.spawn(runner(house.connect().await, consumer, rng, Arc::clone(&stop), sender.clone()));
+            people.spawn(runner(
+                house.connect().await,
+                consumer,
+                rng,
+                Arc::clone(&stop),
+                sender.clone(),
+            ));
         }
         drop(sender);
         people.spawn(finisher(house.connect().await, receiver));
-        let writing = tokio::spawn(emitter(house.connect().await, Rng::with_seed(seed * 1000 + 99), Arc::clone(&stop)));
+        let writing = tokio::spawn(emitter(
+            house.connect().await,
+            Rng::with_seed(seed * 1000 + 99),
+            Arc::clone(&stop),
+        ));
 
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         stop.store(true, Ordering::SeqCst);
@@ -144,12 +180,32 @@ async fn a_torture_of_runners_reclaimers_and_finishers_has_no_stale_commit() {
             "select count(*) from effect f where not exists (select from outlast._processed_event p where p.event_id = f.event)",
         )
         .await;
-        println!("seed {seed}: {events} events, {ends} leases ended, stale {stale}, doubled {doubled}, refusals {refusals:#?}");
-        assert!(events > 100 && ends > 100, "seed {seed}: too little happened");
-        assert_eq!((stale, doubled, unsealed, done), (0, 0, 0, events), "seed {seed}");
-        assert_eq!(sql::broken(&client).await, Vec::<String>::new(), "seed {seed}");
-        let unexpected: Vec<_> = refusals.keys().filter(|what| what.contains("40P01") || what.contains("23505")).collect();
-        assert_eq!(unexpected, Vec::<&String>::new(), "seed {seed}: deadlocks and doubles are nobody's answer");
+        println!(
+            "seed {seed}: {events} events, {ends} leases ended, stale {stale}, doubled {doubled}, refusals {refusals:#?}"
+        );
+        assert!(
+            events > 100 && ends > 100,
+            "seed {seed}: too little happened"
+        );
+        assert_eq!(
+            (stale, doubled, unsealed, done),
+            (0, 0, 0, events),
+            "seed {seed}"
+        );
+        assert_eq!(
+            sql::broken(&client).await,
+            Vec::<String>::new(),
+            "seed {seed}"
+        );
+        let unexpected: Vec<_> = refusals
+            .keys()
+            .filter(|what| what.contains("40P01") || what.contains("23505"))
+            .collect();
+        assert_eq!(
+            unexpected,
+            Vec::<&String>::new(),
+            "seed {seed}: deadlocks and doubles are nobody's answer"
+        );
     }
 }
 
@@ -157,10 +213,22 @@ async fn a_torture_of_runners_reclaimers_and_finishers_has_no_stale_commit() {
 async fn drain(client: &Client, consumer: i32) {
     let end = Instant::now() + DEADLINE;
     loop {
-        sql::run(client, "update outlast._lease set expires_at = outlast.clock() - interval '1 second'").await;
-        sql::run(client, "update outlast._parked set next_at = outlast.clock() where state = 'retry'").await;
+        sql::run(
+            client,
+            "update outlast._lease set expires_at = outlast.clock() - interval '1 second'",
+        )
+        .await;
+        sql::run(
+            client,
+            "update outlast._parked set next_at = outlast.clock() where state = 'retry'",
+        )
+        .await;
         let mut events = sql::reclaim(client, consumer, 100).await.expect("reclaims");
-        events.extend(sql::claim_parked(client, consumer, 100).await.expect("claims what is parked"));
+        events.extend(
+            sql::claim_parked(client, consumer, 100)
+                .await
+                .expect("claims what is parked"),
+        );
         events.extend(Claim::of(consumer).next(client).await.expect("claims"));
         if events.is_empty() {
             let left: i64 = sql::one(client, "select count(*) from outlast._lease", &[]).await;
@@ -171,8 +239,13 @@ async fn drain(client: &Client, consumer: i32) {
         for event in &events {
             sql::run(client, "begin").await;
             let sql = "insert into effect values ($1, $2, pg_current_xact_id())";
-            client.execute(sql, &[&event.id, &event.token]).await.expect("has an effect");
-            sql::complete(client, event.token, event.id).await.expect("completes");
+            client
+                .execute(sql, &[&event.id, &event.token])
+                .await
+                .expect("has an effect");
+            sql::complete(client, event.token, event.id)
+                .await
+                .expect("completes");
             sql::run(client, "commit").await;
         }
         let tokens: Vec<_> = events.iter().map(|event| event.token).collect();

@@ -94,7 +94,10 @@ pub(crate) async fn settle(client: &Client, consumers: &[(i32, &[&str])], got: &
         .expect("the claims are written down");
     sql::run(client, "analyze proof.said; analyze proof.claimed").await;
 
-    let mut account = Account { committed: sql::one(client, "select count(*) from proof.said", &[]).await, ..Account::default() };
+    let mut account = Account {
+        committed: sql::one(client, "select count(*) from proof.said", &[]).await,
+        ..Account::default()
+    };
     account.phantom = sql::one(
         client,
         "select count(*) from proof.claimed c where not exists (select from proof.said s where s.event_id = c.event_id)",

@@ -30,7 +30,14 @@ const TYPES: [&str; 3] = ["said.a", "said.b", "said.c"];
 
 impl Crowd {
     pub(crate) fn of(seed: u64) -> Self {
-        Self { seed, writers: 10, transactions: 25, huge: 0, claimers: 2, clock_jumps: false }
+        Self {
+            seed,
+            writers: 10,
+            transactions: 25,
+            huge: 0,
+            claimers: 2,
+            clock_jumps: false,
+        }
     }
 
     /// Runs it to its end and settles the account.
@@ -44,11 +51,20 @@ impl Crowd {
         let mut writers = JoinSet::new();
         for writer in 0..self.writers {
             let rng = Rng::with_seed(self.seed * 1000 + writer);
-            writers.spawn(write(house.connect().await, rng, self.transactions, format!("{}_{writer}", house.name())));
+            writers.spawn(write(
+                house.connect().await,
+                rng,
+                self.transactions,
+                format!("{}_{writer}", house.name()),
+            ));
         }
         for busy in 0..2 {
             let rng = Rng::with_seed(self.seed * 1000 + 500 + busy);
-            writers.spawn(be_busy_elsewhere(house.elsewhere().await, rng, self.transactions * 3));
+            writers.spawn(be_busy_elsewhere(
+                house.elsewhere().await,
+                rng,
+                self.transactions * 3,
+            ));
         }
         if self.huge > 0 {
             writers.spawn(write_huge(house.connect().await, self.huge));
@@ -64,7 +80,12 @@ impl Crowd {
         for consumer in [free, laned, narrow] {
             for claimer in 0..self.claimers {
                 let rng = Rng::with_seed(self.seed * 1000 + 700 + claimer);
-                claimers.spawn(claim_all(house.connect().await, consumer, rng, Arc::clone(&done)));
+                claimers.spawn(claim_all(
+                    house.connect().await,
+                    consumer,
+                    rng,
+                    Arc::clone(&done),
+                ));
             }
         }
         while let Some(ended) = writers.join_next().await {
@@ -77,7 +98,11 @@ impl Crowd {
             got.extend(claimed);
             refused.extend(refusal);
         }
-        let consumers: [(i32, &[&str]); 3] = [(free, &TYPES[..2]), (laned, &TYPES[..2]), (narrow, &TYPES[..1])];
+        let consumers: [(i32, &[&str]); 3] = [
+            (free, &TYPES[..2]),
+            (laned, &TYPES[..2]),
+            (narrow, &TYPES[..1]),
+        ];
         let account = account::settle(&client, &consumers, &got).await;
         Account { refused, ..account }
     }
@@ -101,7 +126,11 @@ async fn say(client: &Client, rng: &mut Rng) {
 
 async fn write(client: Client, mut rng: Rng, transactions: u32, name: String) {
     for transaction in 0..transactions {
-        let isolation = if rng.u8(..5) == 0 { "repeatable read" } else { "read committed" };
+        let isolation = if rng.u8(..5) == 0 {
+            "repeatable read"
+        } else {
+            "read committed"
+        };
         sql::run(&client, &format!("begin isolation level {isolation}")).await;
         if rng.bool() {
             // An id of a transaction that is older than everything it will emit.
@@ -127,9 +156,17 @@ async fn write(client: Client, mut rng: Rng, transactions: u32, name: String) {
         match rng.u8(..20) {
             0..3 => sql::run(&client, "rollback").await,
             3..6 => {
-                sql::run(&client, &format!("prepare transaction '{name}_{transaction}'")).await;
+                sql::run(
+                    &client,
+                    &format!("prepare transaction '{name}_{transaction}'"),
+                )
+                .await;
                 gap(&client, &mut rng).await;
-                let end = if rng.u8(..4) == 0 { "rollback" } else { "commit" };
+                let end = if rng.u8(..4) == 0 {
+                    "rollback"
+                } else {
+                    "commit"
+                };
                 sql::run(&client, &format!("{end} prepared '{name}_{transaction}'")).await;
             }
             _ => sql::run(&client, "commit").await,
@@ -158,7 +195,10 @@ async fn jump(client: Client, mut rng: Rng) {
 async fn write_huge(client: Client, events: i32) {
     sql::run(&client, "begin").await;
     for n in 0..events / 1000 {
-        client.execute(EMIT_ALL, &[&TYPES[0], &1000]).await.expect("emits");
+        client
+            .execute(EMIT_ALL, &[&TYPES[0], &1000])
+            .await
+            .expect("emits");
         if n % 8 == 7 {
             sql::run(&client, "savepoint s").await;
         }
@@ -169,7 +209,10 @@ async fn write_huge(client: Client, events: i32) {
 /// Commits behind a tick that knows its id, and nothing is ever emitted after it.
 async fn write_the_last_straggler(observer: &Client, consumer: i32, client: Client) {
     sql::run(&client, "begin").await;
-    client.execute(EMIT, &[&TYPES[0], &"last"]).await.expect("emits");
+    client
+        .execute(EMIT, &[&TYPES[0], &"last"])
+        .await
+        .expect("emits");
     wait_for("a tick that knows the last id", DEADLINE, async || {
         let ticked = "select max((b).hi) = pg_sequence_last_value('outlast._event_id') from outlast._batch where consumer = $1";
         sql::one::<bool>(observer, ticked, &[&consumer]).await.then_some(())
@@ -179,12 +222,20 @@ async fn write_the_last_straggler(observer: &Client, consumer: i32, client: Clie
 }
 
 /// Claims, seals and finishes until the writers are done and nothing is left.
-async fn claim_all(client: Client, consumer: i32, mut rng: Rng, done: Arc<AtomicBool>) -> (Vec<Got>, Vec<String>) {
+async fn claim_all(
+    client: Client,
+    consumer: i32,
+    mut rng: Rng,
+    done: Arc<AtomicBool>,
+) -> (Vec<Got>, Vec<String>) {
     let (mut got, mut refused) = (Vec::new(), Vec::new());
     loop {
         let last_round = done.load(Ordering::SeqCst);
         let n = if last_round { 1000 } else { rng.i32(1..60) };
-        let claim = Claim { lanes: rng.i32(1..5), ..Claim::of(consumer).n(n) };
+        let claim = Claim {
+            lanes: rng.i32(1..5),
+            ..Claim::of(consumer).n(n)
+        };
         match claim.run(&client).await {
             Ok(claimed) if claimed.events.is_empty() && !claimed.moved => {
                 if last_round {
@@ -195,7 +246,9 @@ async fn claim_all(client: Client, consumer: i32, mut rng: Rng, done: Arc<Atomic
             }
             Ok(claimed) => {
                 let one_by_one = rng.bool();
-                if let Err(error) = take(&client, consumer, claimed.events, one_by_one, &mut got).await {
+                if let Err(error) =
+                    take(&client, consumer, claimed.events, one_by_one, &mut got).await
+                {
                     refused.push(sql::short(&error));
                 }
             }
@@ -221,7 +274,12 @@ async fn take(
     tokens.sort_unstable();
     tokens.dedup();
     for token in &tokens {
-        let row = client.query_one("select lane, seq from outlast._lease where token = $1", &[token]).await?;
+        let row = client
+            .query_one(
+                "select lane, seq from outlast._lease where token = $1",
+                &[token],
+            )
+            .await?;
         let mine = events.iter().filter(|event| event.token == *token);
         got.extend(mine.clone().map(|event| Got {
             consumer,

@@ -18,21 +18,36 @@ fn ids(events: &[Event]) -> Vec<Uuid> {
 /// Seals and ends what was claimed.
 async fn done(client: &tokio_postgres::Client, events: &[Event]) {
     for batch in events.chunk_by(|a, b| a.token == b.token) {
-        sql::seal(client, batch[0].token, &ids(batch)).await.expect("seals");
-        assert_eq!(sql::finish(client, &[batch[0].token]).await.expect("finishes"), [0]);
+        sql::seal(client, batch[0].token, &ids(batch))
+            .await
+            .expect("seals");
+        assert_eq!(
+            sql::finish(client, &[batch[0].token])
+                .await
+                .expect("finishes"),
+            [0]
+        );
     }
 }
 
 #[tokio::test]
 async fn stragglers_of_more_than_a_page_come_in_their_order_before_what_is_younger() {
     let house = House::new().await;
-    let (slow, quick, reader) = (house.connect().await, house.connect().await, house.connect().await);
+    let (slow, quick, reader) = (
+        house.connect().await,
+        house.connect().await,
+        house.connect().await,
+    );
     let consumer = sql::register(&reader, "c", &["a"], "now", None).await;
 
     sql::run(&slow, "begin").await;
     let mut late = emit_many(&slow, "a", 250).await;
     let early = sql::emit(&quick, "a", None).await;
-    let first = Claim::of(consumer).run(&reader).await.expect("claims").events;
+    let first = Claim::of(consumer)
+        .run(&reader)
+        .await
+        .expect("claims")
+        .events;
     assert_eq!(ids(&first), [early], "an open writer stops nobody");
     done(&reader, &first).await;
     sql::run(&slow, "commit").await;
@@ -41,7 +56,12 @@ async fn stragglers_of_more_than_a_page_come_in_their_order_before_what_is_young
     let mut got = Vec::new();
     let mut pages = Vec::new();
     loop {
-        let page = Claim::of(consumer).n(100).run(&reader).await.expect("claims").events;
+        let page = Claim::of(consumer)
+            .n(100)
+            .run(&reader)
+            .await
+            .expect("claims")
+            .events;
         if page.is_empty() {
             break;
         }
@@ -64,10 +84,16 @@ async fn a_filter_that_matches_little_is_read_in_bounded_steps() {
     let mine = sql::emit(&client, "mine", None).await;
     emit_many(&client, "theirs", 10).await;
 
-    let claim = Claim { max_scan: 2000, ..Claim::of(consumer) };
+    let claim = Claim {
+        max_scan: 2000,
+        ..Claim::of(consumer)
+    };
     for _ in 0..2 {
         let moved = claim.run(&client).await.expect("claims");
-        assert!(moved.moved && moved.events.is_empty(), "it says that there may be more");
+        assert!(
+            moved.moved && moved.events.is_empty(),
+            "it says that there may be more"
+        );
     }
     let found = claim.run(&client).await.expect("claims").events;
     assert_eq!(ids(&found), [mine]);
@@ -106,11 +132,22 @@ async fn a_page_ends_at_its_bytes_but_holds_one_event_at_least() {
     let client = house.connect().await;
     let consumer = sql::register(&client, "c", &["a"], "now", None).await;
     for _ in 0..5 {
-        sql::run(&client, "select outlast.emit(type => 'a', payload => '\"' || repeat('x', 100000) || '\"')").await;
+        sql::run(
+            &client,
+            "select outlast.emit(type => 'a', payload => '\"' || repeat('x', 100000) || '\"')",
+        )
+        .await;
     }
     let mut pages = Vec::new();
     for max_bytes in [250_000, 10, 10_000_000] {
-        let page = Claim { max_bytes, ..Claim::of(consumer) }.run(&client).await.expect("claims").events;
+        let page = Claim {
+            max_bytes,
+            ..Claim::of(consumer)
+        }
+        .run(&client)
+        .await
+        .expect("claims")
+        .events;
         done(&client, &page).await;
         pages.push(page.len());
     }
@@ -118,7 +155,8 @@ async fn a_page_ends_at_its_bytes_but_holds_one_event_at_least() {
 }
 
 #[tokio::test]
-async fn a_start_at_the_earliest_takes_what_is_in_the_log_and_a_start_now_only_what_commits_later() {
+async fn a_start_at_the_earliest_takes_what_is_in_the_log_and_a_start_now_only_what_commits_later()
+{
     let house = House::new().await;
     let (slow, client) = (house.connect().await, house.connect().await);
     let before = sql::emit(&client, "a", None).await;
@@ -152,7 +190,9 @@ async fn a_type_added_later_counts_from_its_registration_on() {
     let (slow, client) = (house.connect().await, house.connect().await);
     for start in ["now", "earliest"] {
         for lanes in [None, Some(4)] {
-            let name = format!("{start}-{lanes:?}").to_lowercase().replace(['(', ')'], "-");
+            let name = format!("{start}-{lanes:?}")
+                .to_lowercase()
+                .replace(['(', ')'], "-");
             let (old, new) = (format!("{name}/old"), format!("{name}/new"));
             let consumer = sql::register(&client, &name, &[&old], start, lanes).await;
             sql::emit(&client, &new, Some("k")).await;
