@@ -1,1 +1,5 @@
-fn main() {}
+//! The binary `outlast`.
+
+fn main() -> std::process::ExitCode {
+    outlast_cli::main()
+}

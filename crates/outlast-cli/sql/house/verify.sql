@@ -1,0 +1,2 @@
+-- The invariants, in one snapshot.
+select invariant, violations, example from outlast._verify()

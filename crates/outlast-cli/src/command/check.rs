@@ -1,0 +1,201 @@
+//! `check` in a user's own binary: would `run` work here, and does the database fit the code?
+
+use std::collections::BTreeMap;
+
+use outlast_engine::Worker;
+use outlast_postgres::{connect, migrate, store::Place};
+use serde::Serialize;
+use tokio_postgres::types::Type;
+
+use crate::{
+    exit::Exit,
+    out::{Out, text},
+    problem::{Answer, Tried},
+    settings::Effective,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Note,
+    Problem,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    about: String,
+    verdict: Verdict,
+    text: String,
+}
+
+/// A consumer as the database knows it.
+struct Registered {
+    types: Vec<String>,
+    /// Why it is paused.
+    paused: Option<String>,
+}
+
+pub(crate) async fn run<S>(out: Out, effective: &Effective, worker: &Worker<S>) -> Answer
+where
+    S: Clone + Send + Sync + 'static,
+{
+    worker.check().tried("check the worker")?;
+    let target = effective.target()?.application_name("outlast-check");
+    let (client, _driver) = connect::connect(&target).await.tried("connect")?;
+    let what = || format!("use {target}");
+    migrate::check(&client).await.tried(what())?;
+    let place = Place::new(effective.settings.deployment.clone())
+        .check(&client)
+        .await
+        .tried(what())?;
+
+    let mut findings = vec![
+        finding(
+            "settings",
+            Verdict::Ok,
+            "every setting is right, and they fit together",
+        ),
+        finding(
+            "database",
+            Verdict::Ok,
+            &format!("{target} answers, and its schema fits this program"),
+        ),
+    ];
+    findings.push(match place.deployment {
+        Some(name) => finding("deployment", Verdict::Ok, &name),
+        None => finding(
+            "deployment",
+            Verdict::Note,
+            "none: taken for a development database; `outlast migrate --deployment NAME`",
+        ),
+    });
+    let sql = include_str!("../../sql/consumer/list.sql");
+    let rows = client
+        .query_typed(sql, &[(&None::<&str>, Type::TEXT)])
+        .await
+        .tried("list consumers")?;
+    let mut known: BTreeMap<String, Registered> = BTreeMap::new();
+    for row in &rows {
+        let state: &str = row.get("state");
+        let reason = || {
+            row.get::<_, Option<String>>("reason")
+                .unwrap_or_else(|| state.to_owned())
+        };
+        let types = row
+            .get::<_, Option<Vec<String>>>("types")
+            .unwrap_or_default();
+        known.insert(
+            row.get("name"),
+            Registered {
+                types,
+                paused: (state != "active").then(reason),
+            },
+        );
+    }
+    let described = worker.described();
+    for consumer in &described.consumers {
+        let types: Vec<&str> = consumer
+            .types
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        compare(
+            consumer.name,
+            &types,
+            known.remove(consumer.name).as_ref(),
+            &mut findings,
+        );
+    }
+    if described.consumers.is_empty() {
+        findings.push(finding("consumers", Verdict::Note, "this worker has none"));
+    }
+    for name in known.keys() {
+        let about = format!("consumer {name}");
+        findings.push(finding(
+            &about,
+            Verdict::Note,
+            "registered in the database; this binary has no code for it",
+        ));
+    }
+    print(out, &findings)
+}
+
+fn compare(
+    name: &str,
+    types: &[&str],
+    registered: Option<&Registered>,
+    findings: &mut Vec<Finding>,
+) {
+    let about = format!("consumer {name}");
+    let Some(registered) = registered else {
+        let text = format!("new: the first `run` registers it for {}", types.join(", "));
+        return findings.push(finding(&about, Verdict::Note, &text));
+    };
+    let missing = |those: &[&str], from: &dyn Fn(&str) -> bool| -> Vec<String> {
+        those
+            .iter()
+            .filter(|one| !from(one))
+            .map(|one| (*one).to_owned())
+            .collect()
+    };
+    let there: Vec<&str> = registered.types.iter().map(String::as_str).collect();
+    let unhandled = missing(&there, &|one| types.contains(&one));
+    let added = missing(types, &|one| there.contains(&one));
+    if !unhandled.is_empty() {
+        let text = format!(
+            "registered for {} without a handler here: such events would wait for a worker that has one",
+            unhandled.join(", ")
+        );
+        findings.push(finding(&about, Verdict::Problem, &text));
+    }
+    if !added.is_empty() {
+        let text = format!(
+            "the first `run` adds {}: what is emitted from then on counts",
+            added.join(", ")
+        );
+        findings.push(finding(&about, Verdict::Note, &text));
+    }
+    match &registered.paused {
+        Some(reason) => findings.push(finding(
+            &about,
+            Verdict::Note,
+            &format!("paused by an operator: {reason}"),
+        )),
+        None if unhandled.is_empty() => findings.push(finding(
+            &about,
+            Verdict::Ok,
+            &format!("takes {}", types.join(", ")),
+        )),
+        None => {}
+    }
+}
+
+fn finding(about: &str, verdict: Verdict, text: &str) -> Finding {
+    Finding {
+        about: about.to_owned(),
+        verdict,
+        text: text.to_owned(),
+    }
+}
+
+fn print(out: Out, findings: &[Finding]) -> Answer {
+    for one in findings {
+        if out.json {
+            out.object(one)?;
+            continue;
+        }
+        let verdict = match one.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Problem => "PROBLEM",
+        };
+        out.say(&format!(
+            "{verdict:8} {}: {}",
+            text::line(&one.about),
+            text::line(&one.text)
+        ))?;
+    }
+    let bad = findings.iter().any(|one| one.verdict == Verdict::Problem);
+    Ok(if bad { Exit::Found } else { Exit::Done })
+}

@@ -1,0 +1,122 @@
+//! `outlast consumers ls`.
+
+use serde::Serialize;
+use tokio_postgres::{Row, types::Type};
+
+use crate::{args::Global, database::Database, exit::Exit, out::Table, problem::Answer};
+
+#[derive(Serialize)]
+pub(super) struct Listed<'a> {
+    pub(super) name: &'a str,
+    pub(super) state: &'a str,
+    pub(super) reason: Option<&'a str>,
+    pub(super) owner: Option<&'a str>,
+    pub(super) types: Vec<&'a str>,
+    pub(super) ordered: bool,
+    pub(super) lanes: i32,
+    pub(super) start: &'a str,
+    pub(super) attempts: i32,
+    pub(super) ids_behind: i64,
+    pub(super) in_flight: i64,
+    pub(super) batches: i64,
+    pub(super) retrying: i64,
+    pub(super) quarantined: i64,
+    pub(super) waiting_version: i64,
+    pub(super) oldest_parked_seconds: Option<i64>,
+    pub(super) created_at: &'a str,
+}
+
+impl<'a> Listed<'a> {
+    pub(super) fn from_row(row: &'a Row) -> Self {
+        Self {
+            name: row.get("name"),
+            state: row.get("state"),
+            reason: row.get("reason"),
+            owner: row.get("owner"),
+            types: row.get::<_, Option<Vec<&str>>>("types").unwrap_or_default(),
+            ordered: row.get("ordered"),
+            lanes: row.get("lanes"),
+            start: row.get("start"),
+            attempts: row.get("attempts"),
+            ids_behind: row.get("ids_behind"),
+            in_flight: row.get("in_flight"),
+            batches: row.get("batches"),
+            retrying: row.get("retrying"),
+            quarantined: row.get("quarantined"),
+            waiting_version: row.get("waiting_version"),
+            oldest_parked_seconds: row.get("oldest_parked_seconds"),
+            created_at: row.get("created_at"),
+        }
+    }
+
+    pub(super) fn state_and_reason(&self) -> String {
+        self.reason.map_or_else(
+            || self.state.to_owned(),
+            |reason| format!("{}: {reason}", self.state),
+        )
+    }
+}
+
+pub(super) async fn read(database: &Database, name: Option<&str>) -> Answer<Vec<Row>> {
+    let sql = include_str!("../../../sql/consumer/list.sql");
+    database
+        .rows("list consumers", sql, &[(&name, Type::TEXT)])
+        .await
+}
+
+pub(super) async fn run(global: &Global) -> Answer {
+    let out = global.out();
+    let database = Database::to_read(global).await?;
+    let rows = read(&database, None).await?;
+    let consumers = rows.iter().map(Listed::from_row);
+    if out.json {
+        out.objects(consumers)?;
+        return Ok(Exit::Done);
+    }
+    const HEADINGS: [&str; 9] = [
+        "NAME",
+        "STATE",
+        "OWNER",
+        "BEHIND",
+        "IN FLIGHT",
+        "RETRYING",
+        "QUARANTINED",
+        "WAITING",
+        "TYPES",
+    ];
+    let mut table = Table::new(HEADINGS)
+        .right(["BEHIND", "IN FLIGHT", "RETRYING", "QUARANTINED", "WAITING"])
+        .whole(["NAME"]);
+    for one in consumers {
+        let numbers = [
+            one.ids_behind,
+            one.in_flight,
+            one.retrying,
+            one.quarantined,
+            one.waiting_version,
+        ];
+        let [behind, in_flight, retrying, quarantined, waiting] = numbers.map(|n| n.to_string());
+        let (state, owner, types) = (
+            one.state_and_reason(),
+            one.owner.unwrap_or_default(),
+            one.types.join(" "),
+        );
+        table.row([
+            one.name,
+            &state,
+            owner,
+            &behind,
+            &in_flight,
+            &retrying,
+            &quarantined,
+            &waiting,
+            &types,
+        ]);
+    }
+    if table.is_empty() {
+        out.say("no consumer has registered yet: a worker registers its consumers when it starts")?;
+    } else {
+        out.table(&table)?;
+    }
+    Ok(Exit::Done)
+}

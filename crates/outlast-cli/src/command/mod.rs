@@ -1,0 +1,15 @@
+//! The commands, one file each: what it takes, what it does, what it prints.
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod consumers;
+pub(crate) mod dev;
+pub(crate) mod emit;
+pub(crate) mod events;
+pub(crate) mod incidents;
+pub(crate) mod migrate;
+pub(crate) mod parked;
+pub(crate) mod pause;
+pub(crate) mod run;
+pub(crate) mod verify;

@@ -1,0 +1,96 @@
+//! One connection for one command.
+
+use outlast_postgres::{
+    Error,
+    connect::{self, Target},
+    migrate,
+};
+use tokio_postgres::{
+    Client, Row,
+    types::{ToSql, Type},
+};
+
+use crate::{
+    args::Global,
+    problem::{Answer, Tried},
+    settings::{Base, Effective, Set},
+};
+
+/// A connection, and the name of what is at its other end.
+pub(crate) struct Database {
+    client: Client,
+    target: Target,
+}
+
+/// A parameter and its type: nothing is prepared, so that it works behind a pooler.
+pub(crate) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
+
+impl Database {
+    /// Any database that can be reached.
+    pub(crate) async fn open(global: &Global) -> Answer<Self> {
+        let target = target(global)?;
+        let (client, _driver) = connect::connect(&target).await.tried("connect")?;
+        Ok(Self { client, target })
+    }
+
+    /// One with a schema that fits this program; a standby will do.
+    pub(crate) async fn to_read(global: &Global) -> Answer<Self> {
+        let database = Self::open(global).await?;
+        migrate::check(&database.client)
+            .await
+            .tried(format!("use {database}"))?;
+        Ok(database)
+    }
+
+    /// A primary with a schema that fits this program.
+    pub(crate) async fn to_write(global: &Global) -> Answer<Self> {
+        let database = Self::to_read(global).await?;
+        database.primary().await?;
+        Ok(database)
+    }
+
+    /// Refuses a standby.
+    pub(crate) async fn primary(&self) -> Answer<()> {
+        let what = || format!("use {self}");
+        let row = self
+            .client
+            .query_one("select pg_is_in_recovery()", &[])
+            .await
+            .tried(what())?;
+        if row.get(0) {
+            Err(Error::Standby).tried(what())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Rows of one statement.
+    pub(crate) async fn rows(
+        &self,
+        what: impl Into<String>,
+        sql: &str,
+        given: &[Given<'_>],
+    ) -> Answer<Vec<Row>> {
+        self.client.query_typed(sql, given).await.tried(what)
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+}
+
+impl std::fmt::Display for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.target.fmt(f)
+    }
+}
+
+/// The database that flags, environment or file name.
+pub(crate) fn target(global: &Global) -> Answer<Target> {
+    let effective = Effective::load(global, &Set::default(), &Base::default())?;
+    Ok(effective.target()?.application_name("outlast-cli"))
+}

@@ -1,0 +1,95 @@
+//! The product's own binary: everything that needs no code of the user's.
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    args::{Global, exit_codes},
+    command::*,
+    exit::Exit,
+    problem::Answer,
+    settings::Base,
+};
+
+const FIRST_STEPS: &str = "\
+First steps:
+  outlast dev                            a private PostgreSQL in a folder, migrated, to play with
+  outlast migrate plan                   what would be done to your own database
+  outlast emit greeting '{\"to\":\"you\"}'
+  outlast events ls
+
+Handlers live in your own binary: its main calls outlast::cli(state, worker), which gives it the
+commands run, check and config.
+`outlast COMMAND --help` shows examples; `outlast --help` lists the exit codes.";
+
+/// Durable asynchronous work on PostgreSQL: what was committed outlasts the crash.
+#[derive(Debug, Parser)]
+#[command(name = "outlast", version, max_term_width = 110)]
+#[command(after_help = FIRST_STEPS, after_long_help = FIRST_STEPS.to_owned() + "\n\n" + &exit_codes())]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Cli {
+    /// How much is logged unless somebody says otherwise.
+    pub(crate) fn log_level(&self) -> &'static str {
+        if matches!(self.command, Command::Run(_)) {
+            "info"
+        } else {
+            "warn"
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a private PostgreSQL in a folder, to develop and play with
+    Dev(dev::Dev),
+    /// Bring the schema of a database up to this program
+    Migrate(migrate::Migrate),
+    /// Watch the log until stopped; handlers live in your own binary
+    Run(run::Run),
+    /// List and show events
+    Events(events::Events),
+    /// List, show, pause and resume consumers
+    Consumers(consumers::Consumers),
+    /// List events that a consumer could not complete yet; retry them
+    Parked(parked::Parked),
+    /// List what needs a person
+    Incidents(incidents::Incidents),
+    /// Emit one event from the shell
+    Emit(emit::Emit),
+    /// Check the invariants; exit code 1 when one is broken
+    Verify(verify::Verify),
+    /// Pause consumers
+    Pause(pause::Pause),
+    /// Resume paused consumers
+    Resume(pause::Resume),
+    /// Show the settings and their origin, or print the default file
+    Config(config::Config),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+}
+
+impl Cli {
+    pub(crate) async fn run(&self) -> Answer<Exit> {
+        let global = &self.global;
+        match &self.command {
+            Command::Dev(c) => c.run(global).await,
+            Command::Migrate(c) => c.run(global).await,
+            Command::Run(c) => c.run(global).await,
+            Command::Events(c) => c.run(global).await,
+            Command::Consumers(c) => c.run(global).await,
+            Command::Parked(c) => c.run(global).await,
+            Command::Incidents(c) => c.run(global).await,
+            Command::Emit(c) => c.run(global).await,
+            Command::Verify(c) => c.run(global).await,
+            Command::Pause(c) => c.run(global).await,
+            Command::Resume(c) => c.run(global).await,
+            Command::Config(c) => c.run(global, &Base::default()),
+            Command::Completions(c) => c.run(global),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be set, in words: the file that `config default` prints, and what was probably meant.
+
+use std::fmt::Write;
+
+use outlast_engine::Settings;
+
+/// The one key that is not the engine's.
+pub(crate) const DATABASE: &str = "database";
+
+/// Where the database is read from instead of `OUTLAST_DATABASE`, as everywhere else.
+pub(crate) const DATABASE_VARIABLES: [&str; 2] = ["OUTLAST_DATABASE_URL", "DATABASE_URL"];
+
+/// Name and purpose. A test keeps them equal to the fields of [`Settings`].
+const KEYS: [(&str, &str); 15] = [
+    (
+        DATABASE,
+        "Where the database is. A password is better kept in PGPASSWORD or ~/.pgpass.",
+    ),
+    (
+        "deployment",
+        "The name of this deployment; must equal the database's (`outlast migrate --deployment`).\nWithout one it is a development database.",
+    ),
+    (
+        "lease",
+        "How long a claim is ours without renewal. A dead process's work waits that long.",
+    ),
+    (
+        "longest_lease",
+        "No lease is longer; one that ends further away counts as lapsed.",
+    ),
+    ("deadline", "How long one try of a handler may take."),
+    (
+        "grace",
+        "How long a handler may go on after its deadline before it counts as failed.",
+    ),
+    (
+        "attempts",
+        "After how many failed tries an event is quarantined.",
+    ),
+    (
+        "drain",
+        "How long running handlers may take to finish when the worker stops.",
+    ),
+    (
+        "concurrency",
+        "How many handlers of one consumer run at once, unless the consumer says otherwise.",
+    ),
+    ("batch_rows", "The most events in one claim."),
+    ("batch_bytes", "The most payload bytes in one claim."),
+    ("scanned_rows", "The most rows looked at in one claim."),
+    (
+        "flush",
+        "How long completions of effect handlers are collected before they are written.",
+    ),
+    (
+        "heartbeat",
+        "How often an idle process says that it is alive.",
+    ),
+    (
+        "connections",
+        "The most connections of the engine; the pools of your handlers are yours.",
+    ),
+];
+
+/// What a key without a default may look like.
+fn example(key: &str) -> &'static str {
+    if key == DATABASE {
+        "\"postgres://app@db.example/shop?sslmode=verify-full\""
+    } else {
+        "\"production\""
+    }
+}
+
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|(name, _)| *name)
+}
+
+/// The variable of the environment that sets a key.
+pub(crate) fn variable(key: &str) -> String {
+    format!("OUTLAST_{}", key.to_uppercase())
+}
+
+/// The key that was probably meant.
+pub(crate) fn meant(wrong: &str) -> Option<&'static str> {
+    let folded = wrong.to_lowercase().replace('-', "_");
+    let near = |name: &&str| strsim::damerau_levenshtein(&folded, name) <= 2.min(name.len() / 3);
+    names()
+        .find(|name| folded == *name)
+        .or_else(|| names().find(near))
+}
+
+/// The values of settings, by key.
+pub(crate) fn table(settings: &Settings) -> toml::Table {
+    toml::Table::try_from(settings).expect("settings are a table of plain values")
+}
+
+/// `outlast.toml` with everything in it as a comment: a file names only what differs.
+pub(crate) fn default_file() -> String {
+    let defaults = table(&Settings::default());
+    let mut file = String::from(
+        "# outlast.toml: what is not set here has the default that is shown. Times are \"500ms\", \"15s\", \"5m\".\n\
+         # The environment wins over this file (OUTLAST_LEASE=30s), flags win over both (--set lease=30s).\n",
+    );
+    for (name, about) in KEYS {
+        let value = defaults
+            .get(name)
+            .map_or_else(|| example(name).to_owned(), toml::Value::to_string);
+        for line in about.lines() {
+            write!(file, "\n# {line}").expect("a String takes everything");
+        }
+        write!(file, "\n# {name} = {value}\n").expect("a String takes everything");
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_setting_of_the_engine_has_its_words_here() {
+        let unknown = toml::Table::from_iter([("?".to_owned(), toml::Value::Integer(1))]);
+        let told = unknown
+            .try_into::<Settings>()
+            .expect_err("unknown keys are refused")
+            .to_string();
+        let known: BTreeSet<&str> = told.split('`').skip(3).step_by(2).collect();
+        let ours: BTreeSet<&str> = names().filter(|name| *name != DATABASE).collect();
+        assert_eq!(known, ours, "{told}");
+    }
+
+    #[test]
+    fn the_default_file_says_the_defaults() {
+        let file = default_file();
+        assert!(
+            toml::from_str::<toml::Table>(&file)
+                .expect("a comment is TOML")
+                .is_empty()
+        );
+        let set: String = file
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| line.contains(" = "))
+            .fold(String::new(), |set, line| set + line + "\n");
+        let mut set: toml::Table = toml::from_str(&set).expect("without the signs it is a file");
+        set.remove(DATABASE);
+        set.remove("deployment");
+        assert_eq!(
+            set.try_into::<Settings>().expect("its values are settings"),
+            Settings::default()
+        );
+    }
+
+    #[test]
+    fn what_was_meant_is_found_and_nothing_is_made_up() {
+        assert_eq!(meant("leese"), Some("lease"));
+        assert_eq!(meant("batch-rows"), Some("batch_rows"));
+        assert_eq!(meant("deadlne"), Some("deadline"));
+        assert_eq!(meant("colour"), None);
+        assert_eq!(meant("port"), None);
+    }
+}

@@ -1,0 +1,208 @@
+//! One layer after the other: the file, the environment, the flags.
+
+use std::{collections::BTreeMap, env, io::ErrorKind, path::Path};
+
+use outlast_engine::Settings;
+use toml::{Value, de::DeTable};
+
+use super::{
+    Base, Origin,
+    keys::{self, DATABASE, DATABASE_VARIABLES},
+};
+use crate::{args::Global, out::text};
+
+/// The file that is read if it is there.
+const FILE: &str = "outlast.toml";
+
+/// Variables of ours that are no settings.
+const OTHERS: [&str; 4] = [
+    "OUTLAST_CONFIG",
+    "OUTLAST_LOG",
+    "OUTLAST_PG_BIN",
+    "OUTLAST_DATABASE_URL",
+];
+
+#[derive(Debug)]
+pub(super) struct Layers {
+    pub(super) settings: Settings,
+    pub(super) database: Option<(String, Origin)>,
+    pub(super) problems: Vec<String>,
+    /// The merged values, each of which fits its key.
+    values: toml::Table,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Layers {
+    pub(super) fn read(global: &Global, set: &[String], base: &Base) -> Self {
+        let defaults = keys::table(&Settings::default());
+        let values = keys::table(&base.settings);
+        let differs = |(key, value): (&String, &Value)| {
+            (defaults.get(key) != Some(value)).then(|| (key.clone(), "code".into()))
+        };
+        let origins = values.iter().filter_map(differs).collect();
+        let database = base.database.clone().map(|url| (url, "code".into()));
+        let settings = base.settings.clone();
+        let mut layers = Self {
+            settings,
+            database,
+            problems: Vec::new(),
+            values,
+            origins,
+        };
+        layers.file(global.config.as_deref());
+        layers.environment();
+        layers.flags(global.database.as_deref(), set);
+        layers
+    }
+
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        self.origins
+            .get(key)
+            .cloned()
+            .unwrap_or_else(|| "default".into())
+    }
+
+    fn file(&mut self, path: Option<&Path>) {
+        let file = path.unwrap_or(Path::new(FILE));
+        let shown = text::line(&file.display().to_string());
+        let content = match std::fs::read_to_string(file) {
+            Ok(content) => content,
+            Err(error) if error.kind() == ErrorKind::NotFound && path.is_none() => return,
+            Err(error) => return self.problems.push(format!("{shown}: {error}")),
+        };
+        let parsed =
+            DeTable::parse(&content).and_then(|spans| Ok((spans, content.parse::<toml::Table>()?)));
+        let (spans, table) = match parsed {
+            Ok(both) => both,
+            Err(error) => {
+                // Not its picture of the line: that may hold a password.
+                let at = error.span().map_or(0, |span| span.start);
+                let why = text::line(error.message());
+                return self
+                    .problems
+                    .push(format!("{shown}:{}: {why}", line(&content, at)));
+            }
+        };
+        for key in spans.get_ref().keys() {
+            let (at, key) = (line(&content, key.span().start), key.get_ref().as_ref());
+            if let Some(value) = table.get(key) {
+                self.put(key, value.clone(), format!("{shown}:{at}"));
+            }
+        }
+    }
+
+    fn environment(&mut self) {
+        let mut found: Vec<(String, String)> = env::vars_os()
+            .filter_map(|(name, value)| {
+                Some((
+                    name.into_string().ok()?,
+                    value.to_string_lossy().into_owned(),
+                ))
+            })
+            .filter(|(name, value)| name.starts_with("OUTLAST_") && !value.is_empty())
+            .collect();
+        found.sort();
+        for (variable, value) in found {
+            let key = variable["OUTLAST_".len()..].to_lowercase();
+            if keys::names()
+                .any(|name| name == key && name != DATABASE && variable == keys::variable(name))
+            {
+                self.put_text(&key, &value, variable);
+            } else if !OTHERS.contains(&variable.as_str()) && !variable.starts_with("OUTLAST_TEST_")
+            {
+                self.unknown_variable(&variable, &key);
+            }
+        }
+        // The first that is set counts.
+        for variable in DATABASE_VARIABLES.into_iter().rev() {
+            if let Some(url) = env::var(variable).ok().filter(|url| !url.is_empty()) {
+                self.database = Some((url, variable.into()));
+            }
+        }
+    }
+
+    /// Refused when it looks like a slip. Others are left alone: Kubernetes gives every pod variables such as
+    /// `OUTLAST_PORT` for a service that is called outlast.
+    fn unknown_variable(&mut self, variable: &str, key: &str) {
+        let variable = text::line(variable);
+        match keys::meant(key) {
+            Some(DATABASE) => self.problems.push(format!(
+                "{variable}: did you mean {}?",
+                DATABASE_VARIABLES[0]
+            )),
+            Some(name) => self.problems.push(format!(
+                "{variable}: did you mean {}?",
+                keys::variable(name)
+            )),
+            None => tracing::warn!(
+                "{variable} in the environment is no setting of Outlast and is left alone"
+            ),
+        }
+    }
+
+    fn flags(&mut self, database: Option<&str>, set: &[String]) {
+        for flag in set {
+            match flag.split_once('=') {
+                Some((key, value)) => self.put_text(key.trim(), value.trim(), "--set".into()),
+                None => self
+                    .problems
+                    .push(format!("--set {}: write KEY=VALUE", text::line(flag))),
+            }
+        }
+        if let Some(url) = database {
+            self.database = Some((url.to_owned(), "--database".into()));
+        }
+    }
+
+    /// A value without a type of its own gets that of the default.
+    fn put_text(&mut self, key: &str, value: &str, origin: Origin) {
+        let is_number = keys::table(&Settings::default())
+            .get(key)
+            .is_some_and(Value::is_integer);
+        let number = value.parse().ok().filter(|_| is_number);
+        self.put(
+            key,
+            number.map_or_else(|| Value::String(value.to_owned()), Value::Integer),
+            origin,
+        );
+    }
+
+    /// Takes a value if it fits its key.
+    fn put(&mut self, key: &str, value: Value, origin: Origin) {
+        let shown = text::line(key);
+        if key == DATABASE {
+            match value {
+                Value::String(url) => self.database = Some((url, origin)),
+                _ => self
+                    .problems
+                    .push(format!("database ({origin}): a text in quotes is expected")),
+            }
+            return;
+        }
+        if !keys::names().any(|name| name == key) {
+            let meant = keys::meant(key)
+                .map(|name| format!("; did you mean {name}?"))
+                .unwrap_or_default();
+            self.problems
+                .push(format!("{shown} ({origin}): unknown setting{meant}"));
+            return;
+        }
+        let mut tried = self.values.clone();
+        tried.insert(key.to_owned(), value);
+        match tried.clone().try_into::<Settings>() {
+            Ok(settings) => {
+                self.settings = settings;
+                self.values = tried;
+                self.origins.insert(key.to_owned(), origin);
+            }
+            Err(error) => self.problems.push(format!(
+                "{shown} ({origin}): {}",
+                text::line(error.message().trim())
+            )),
+        }
+    }
+}
+
+fn line(content: &str, at: usize) -> usize {
+    content[..at.min(content.len())].matches('\n').count() + 1
+}

@@ -1,0 +1,124 @@
+//! Settings of the process: defaults < file < environment < flags, with the origin of each, all problems at once.
+
+pub(crate) mod keys;
+mod layers;
+
+use clap::Args;
+use outlast_engine::{Settings, Worker};
+use outlast_postgres::{Error, connect::Target};
+
+use crate::{
+    args::Global,
+    problem::{Answer, Problem, Tried},
+};
+use layers::Layers;
+
+/// For commands whose settings matter.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Set {
+    /// Set one setting, such as lease=30s; `outlast config default` lists them
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// Where a value comes from, as a person reads it: `default`, `outlast.toml:3`, `OUTLAST_LEASE`, `--set`.
+pub(crate) type Origin = String;
+
+/// Where the layers stand on: the defaults, or what the code of a user's binary says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Base {
+    settings: Settings,
+    database: Option<String>,
+}
+
+impl Base {
+    pub(crate) fn of<S: Clone + Send + Sync + 'static>(worker: &Worker<S>) -> Self {
+        let described = worker.described();
+        Self {
+            settings: described.settings.clone(),
+            database: described.database.map(str::to_owned),
+        }
+    }
+}
+
+/// What is in force.
+#[derive(Debug)]
+pub(crate) struct Effective {
+    pub(crate) settings: Settings,
+    /// None: libpq's variables say, if anything does.
+    database: Option<(String, Origin)>,
+    layers: Layers,
+}
+
+impl Effective {
+    /// Reads all layers above `base`.
+    ///
+    /// # Errors
+    /// A problem with everything that is wrong, exit code 2.
+    pub(crate) fn load(global: &Global, set: &Set, base: &Base) -> Answer<Self> {
+        let layers = Layers::read(global, &set.set, base);
+        let mut problems = layers.problems.clone();
+        problems.extend(layers.settings.validate().err().iter().flat_map(parts));
+        if let Some((url, origin)) = &layers.database {
+            let wrong = Target::parse(url).err();
+            problems.extend(
+                wrong
+                    .iter()
+                    .flat_map(parts)
+                    .map(|part| format!("database ({origin}): {part}")),
+            );
+        }
+        if problems.is_empty() {
+            Ok(Self {
+                settings: layers.settings.clone(),
+                database: layers.database.clone(),
+                layers,
+            })
+        } else {
+            Err(Problem::of_configuration(problems))
+        }
+    }
+
+    /// The database, for the worker; none when libpq's variables say.
+    pub(crate) fn database(&self) -> Option<&str> {
+        self.database.as_ref().map(|(url, _)| url.as_str())
+    }
+
+    /// Where the database is.
+    pub(crate) fn target(&self) -> Answer<Target> {
+        let target = match self.database() {
+            Some(url) => Target::parse(url),
+            None => Target::from_env(),
+        };
+        target.tried("find the database")
+    }
+
+    /// Every key with its value, as it would stand in the file, and its origin. Secrets are left out.
+    pub(crate) fn entries(&self) -> Vec<(&'static str, Option<toml::Value>, Origin)> {
+        let values = keys::table(&self.settings);
+        let entry = |name| match name {
+            keys::DATABASE => {
+                let origin = self
+                    .database
+                    .as_ref()
+                    .map_or("the PG… variables", |(_, origin)| origin)
+                    .to_owned();
+                // A target prints itself without its password.
+                match self.target() {
+                    Ok(target) => (name, Some(toml::Value::String(target.to_string())), origin),
+                    Err(_) => (name, None, "default".to_owned()),
+                }
+            }
+            name => (name, values.get(name).cloned(), self.layers.origin(name)),
+        };
+        keys::names().map(entry).collect()
+    }
+}
+
+/// The engine joins what it found into one sentence.
+fn parts(error: &Error) -> Vec<String> {
+    match error {
+        Error::Config(problems) => problems.split("; ").map(str::to_owned).collect(),
+        other => vec![other.to_string()],
+    }
+}
