@@ -1,0 +1,550 @@
+-- What the migrations make: tables, views, the signatures of public functions; one leaf of each ring for all.
+-- Written by a test: OUTLAST_UPDATE_SCHEMA=1 ./run test -p outlast-cli
+-- PostgreSQL 15
+
+CREATE TYPE outlast._claimed AS (
+	token uuid,
+	event_id uuid,
+	log_id bigint,
+	type text,
+	schema_version integer,
+	tenant text,
+	key text,
+	actor text,
+	correlation_id uuid,
+	causation_id uuid,
+	traceparent text,
+	headers jsonb,
+	source text,
+	subject text,
+	aggregate_version bigint,
+	content_type text,
+	codec_key text,
+	payload bytea,
+	emitted_at timestamp with time zone,
+	attempt integer,
+	reclaims integer
+);
+
+CREATE TYPE outlast._found AS (
+	slot smallint,
+	id bigint,
+	event_id uuid,
+	lane integer,
+	size integer,
+	more boolean
+);
+
+CREATE TYPE outlast._tick AS (
+	snap pg_snapshot,
+	hi bigint,
+	h xid8,
+	at timestamp with time zone,
+	open xid8[],
+	open_at timestamp with time zone[],
+	young xid8,
+	young_at timestamp with time zone
+);
+
+CREATE TABLE outlast._batch (
+    consumer integer NOT NULL,
+    lane integer NOT NULL,
+    seq bigint NOT NULL,
+    a outlast._tick NOT NULL,
+    b outlast._tick NOT NULL,
+    lo bigint NOT NULL,
+    hi bigint NOT NULL,
+    events integer NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    CONSTRAINT _batch_check CHECK ((hi >= lo))
+);
+
+CREATE TABLE outlast._lease (
+    token uuid NOT NULL,
+    room text NOT NULL,
+    consumer integer,
+    lane integer,
+    seq bigint,
+    event_id uuid,
+    reclaims integer DEFAULT 0 NOT NULL,
+    process uuid,
+    holder text,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
+    CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
+    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'poller'::text])))
+)
+WITH (fillfactor='50');
+
+CREATE TABLE outlast._event (
+    slot smallint NOT NULL,
+    schema_version smallint NOT NULL,
+    id bigint NOT NULL,
+    xid xid8 NOT NULL,
+    event_id uuid NOT NULL,
+    emitted_at timestamp with time zone NOT NULL,
+    aggregate_version bigint,
+    correlation_id uuid,
+    causation_id uuid,
+    type text NOT NULL,
+    tenant text NOT NULL,
+    key text,
+    source text,
+    subject text,
+    actor text,
+    traceparent text,
+    content_type text NOT NULL,
+    codec_key text,
+    headers jsonb,
+    payload bytea NOT NULL
+)
+PARTITION BY LIST (slot);
+
+CREATE TABLE outlast._consumer (
+    id integer NOT NULL,
+    name text NOT NULL,
+    ordered boolean NOT NULL,
+    lanes integer NOT NULL,
+    start text NOT NULL,
+    began pg_snapshot NOT NULL,
+    owner text,
+    state text DEFAULT 'active'::text NOT NULL,
+    reason text,
+    attempts integer DEFAULT 8 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT _consumer_attempts_check CHECK ((attempts > 0)),
+    CONSTRAINT _consumer_check CHECK ((((lanes >= 1) AND (lanes <= 1024)) AND (ordered OR (lanes = 1)))),
+    CONSTRAINT _consumer_start_check CHECK ((start = ANY (ARRAY['now'::text, 'earliest'::text]))),
+    CONSTRAINT _consumer_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'retired'::text])))
+);
+
+CREATE FUNCTION outlast.claim(kind text, name text, n integer DEFAULT 1, lease_ms integer DEFAULT 15000, holder text DEFAULT NULL::text) RETURNS TABLE(token uuid, id uuid, key text, tenant text, attempt integer, version integer, payload bytea, content_type text)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.clock() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    AS ..;
+
+CREATE FUNCTION outlast.complete(token uuid, id uuid, outcome text DEFAULT 'done'::text, reason text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.emit(type text, payload jsonb, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, dedup text DEFAULT NULL::text, version integer DEFAULT 1, event_id uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, subject text DEFAULT NULL::text, aggregate_version bigint DEFAULT NULL::bigint, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, codec_key text DEFAULT NULL::text, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.emit(type text, payload text DEFAULT NULL::text, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, dedup text DEFAULT NULL::text, version integer DEFAULT 1, event_id uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, subject text DEFAULT NULL::text, aggregate_version bigint DEFAULT NULL::bigint, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, bytes bytea DEFAULT NULL::bytea, content_type text DEFAULT 'application/json'::text, codec_key text DEFAULT NULL::text, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.emit_all(type text, payloads text[], keys text[] DEFAULT NULL::text[], tenant text DEFAULT ''::text, version integer DEFAULT 1, source text DEFAULT NULL::text, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text) RETURNS TABLE(ord integer, id uuid, xid xid8)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint DEFAULT NULL::bigint) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.fence(token uuid) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.pause(consumer text, reason text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.register(consumer text, types text[], start text DEFAULT 'now'::text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.renew(token uuid, lease_ms integer DEFAULT 15000) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.resume(consumer text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+ALTER TABLE outlast._consumer ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outlast._consumer_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE outlast._consumer_type (
+    consumer integer NOT NULL,
+    type text NOT NULL,
+    since pg_snapshot
+);
+
+CREATE TABLE outlast._dedup (
+    tenant text NOT NULL,
+    type text NOT NULL,
+    key text NOT NULL,
+    rule smallint NOT NULL,
+    digest bytea NOT NULL,
+    event_id uuid NOT NULL,
+    taken_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE outlast._event_0 (
+    slot smallint NOT NULL,
+    schema_version smallint NOT NULL,
+    id bigint NOT NULL,
+    xid xid8 NOT NULL,
+    event_id uuid NOT NULL,
+    emitted_at timestamp with time zone NOT NULL,
+    aggregate_version bigint,
+    correlation_id uuid,
+    causation_id uuid,
+    type text NOT NULL,
+    tenant text NOT NULL,
+    key text,
+    source text,
+    subject text,
+    actor text,
+    traceparent text,
+    content_type text NOT NULL,
+    codec_key text,
+    headers jsonb,
+    payload bytea NOT NULL
+);
+
+CREATE SEQUENCE outlast._event_id
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE outlast._functions (
+    digest text NOT NULL,
+    applied_by text NOT NULL,
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE outlast._house (
+    one boolean DEFAULT true NOT NULL,
+    deployment text,
+    database_oid oid NOT NULL,
+    stopped text,
+    installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT _house_one_check CHECK (one)
+);
+
+CREATE TABLE outlast._marker (
+    own_xid bigint NOT NULL
+);
+
+CREATE TABLE outlast._migration (
+    version integer NOT NULL,
+    name text NOT NULL,
+    breaking boolean NOT NULL,
+    applied_by text NOT NULL,
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE outlast._parked (
+    consumer integer NOT NULL,
+    event_id uuid NOT NULL,
+    log_id bigint NOT NULL,
+    state text NOT NULL,
+    class text NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    reason text,
+    signature text,
+    next_at timestamp with time zone,
+    token uuid,
+    parked_at timestamp with time zone NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    schema_version smallint NOT NULL,
+    emitted_at timestamp with time zone NOT NULL,
+    aggregate_version bigint,
+    correlation_id uuid,
+    causation_id uuid,
+    type text NOT NULL,
+    tenant text NOT NULL,
+    key text,
+    source text,
+    subject text,
+    actor text,
+    traceparent text,
+    content_type text NOT NULL,
+    codec_key text,
+    headers jsonb,
+    payload bytea NOT NULL,
+    CONSTRAINT _parked_check CHECK (((state = 'retry'::text) = (next_at IS NOT NULL))),
+    CONSTRAINT _parked_class_check CHECK ((class = ANY (ARRAY['retry'::text, 'throttled'::text, 'unknown'::text, 'permanent'::text, 'unclassified'::text, 'unsealed'::text, 'crashed'::text, 'waiting-version'::text]))),
+    CONSTRAINT _parked_state_check CHECK ((state = ANY (ARRAY['retry'::text, 'quarantined'::text, 'waiting-version'::text])))
+);
+
+CREATE TABLE outlast._process (
+    process uuid NOT NULL,
+    seq bigint NOT NULL,
+    nonce uuid NOT NULL,
+    written_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE outlast._processed_event (
+    event_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    consumer integer NOT NULL,
+    slot smallint NOT NULL,
+    outcome "char" NOT NULL,
+    reason text,
+    CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+)
+PARTITION BY LIST (slot);
+
+CREATE TABLE outlast._processed_event_0 (
+    event_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    consumer integer NOT NULL,
+    slot smallint NOT NULL,
+    outcome "char" NOT NULL,
+    reason text,
+    CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+);
+
+CREATE TABLE outlast._started (
+    token uuid NOT NULL,
+    seq bigint NOT NULL,
+    ids uuid[] NOT NULL
+);
+
+CREATE VIEW outlast.consumer AS
+ SELECT c.name,
+    c.state,
+    c.reason,
+    c.ordered,
+    c.lanes,
+    c.start,
+    c.owner,
+    c.attempts,
+    c.created_at,
+    ( SELECT array_agg(t.type ORDER BY t.type) AS array_agg
+           FROM outlast._consumer_type t
+          WHERE (t.consumer = c.id)) AS types,
+    GREATEST((0)::bigint, (COALESCE(pg_sequence_last_value('outlast._event_id'::regclass), (0)::bigint) - ( SELECT min(n.hi) AS min
+           FROM ( SELECT DISTINCT ON (b.lane) b.hi
+                   FROM outlast._batch b
+                  WHERE (b.consumer = c.id)
+                  ORDER BY b.lane, b.seq DESC) n))) AS ids_behind,
+    ( SELECT count(*) AS count
+           FROM outlast._lease l
+          WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS batches,
+    ( SELECT COALESCE(sum(b.events), (0)::bigint) AS "coalesce"
+           FROM (outlast._lease l
+             JOIN outlast._batch b ON (((b.consumer = l.consumer) AND (b.lane = l.lane) AND (b.seq = l.seq))))
+          WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS in_flight,
+    ( SELECT count(*) AS count
+           FROM outlast._parked p
+          WHERE ((p.consumer = c.id) AND (p.state = 'retry'::text))) AS retrying,
+    ( SELECT count(*) AS count
+           FROM outlast._parked p
+          WHERE ((p.consumer = c.id) AND (p.state = 'quarantined'::text))) AS quarantined,
+    ( SELECT count(*) AS count
+           FROM outlast._parked p
+          WHERE ((p.consumer = c.id) AND (p.state = 'waiting-version'::text))) AS waiting_version,
+    ( SELECT min(p.parked_at) AS min
+           FROM outlast._parked p
+          WHERE (p.consumer = c.id)) AS oldest_parked_at
+   FROM outlast._consumer c;
+
+CREATE VIEW outlast.event AS
+ SELECT _event.event_id AS id,
+    _event.type,
+    _event.schema_version AS version,
+    _event.tenant,
+    _event.key,
+    _event.subject,
+    _event.source,
+    _event.actor,
+    _event.aggregate_version,
+    _event.correlation_id,
+    _event.causation_id,
+    _event.traceparent,
+    _event.headers,
+    _event.content_type,
+    _event.payload,
+    _event.emitted_at,
+    _event.id AS log_id
+   FROM outlast._event;
+
+CREATE VIEW outlast.incident AS
+ SELECT 'quarantined event'::text AS kind,
+    c.name AS consumer,
+    c.owner,
+    p.event_id AS about,
+    p.type,
+    p.tenant,
+    p.key,
+    p.class,
+    p.failures,
+    p.reason,
+    p.signature,
+    p.changed_at AS opened_at
+   FROM (outlast._parked p
+     JOIN outlast._consumer c ON ((c.id = p.consumer)))
+  WHERE (p.state = 'quarantined'::text);
+
+CREATE VIEW outlast.lease AS
+ SELECT l.token,
+    l.room,
+    c.name AS consumer,
+    l.lane,
+    l.seq,
+    l.event_id,
+    l.reclaims,
+    l.process,
+    l.holder,
+    l.expires_at,
+    (l.expires_at < outlast.clock()) AS lapsed
+   FROM (outlast._lease l
+     LEFT JOIN outlast._consumer c ON ((c.id = l.consumer)));
+
+CREATE VIEW outlast.parked AS
+ SELECT c.name AS consumer,
+    p.event_id AS id,
+    p.type,
+    p.schema_version AS version,
+    p.tenant,
+    p.key,
+    p.state,
+    p.class,
+    p.failures,
+    p.crashes,
+    p.reason,
+    p.signature,
+    p.next_at,
+    (p.token IS NOT NULL) AS running,
+    p.parked_at,
+    p.changed_at,
+    p.emitted_at,
+    p.content_type,
+    p.payload
+   FROM (outlast._parked p
+     JOIN outlast._consumer c ON ((c.id = p.consumer)));
+
+CREATE VIEW outlast.processed AS
+ SELECT c.name AS consumer,
+    p.event_id AS id,
+        CASE p.outcome
+            WHEN 'd'::"char" THEN 'done'::text
+            ELSE 'skipped'::text
+        END AS outcome,
+    p.reason,
+    p.at
+   FROM (outlast._processed_event p
+     JOIN outlast._consumer c ON ((c.id = p.consumer)));
+
+ALTER TABLE ONLY outlast._event ATTACH PARTITION outlast._event_0 FOR VALUES IN ('0');
+
+ALTER TABLE ONLY outlast._processed_event ATTACH PARTITION outlast._processed_event_0 FOR VALUES IN ('0');
+
+ALTER TABLE ONLY outlast._batch
+    ADD CONSTRAINT _batch_pkey PRIMARY KEY (consumer, lane, seq);
+
+ALTER TABLE ONLY outlast._consumer
+    ADD CONSTRAINT _consumer_name_key UNIQUE (name);
+
+ALTER TABLE ONLY outlast._consumer
+    ADD CONSTRAINT _consumer_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._consumer_type
+    ADD CONSTRAINT _consumer_type_pkey PRIMARY KEY (consumer, type);
+
+ALTER TABLE ONLY outlast._dedup
+    ADD CONSTRAINT _dedup_pkey PRIMARY KEY (tenant, type, key);
+
+ALTER TABLE ONLY outlast._event
+    ADD CONSTRAINT _event_pkey PRIMARY KEY (slot, id);
+
+ALTER TABLE ONLY outlast._event_0
+    ADD CONSTRAINT _event_0_pkey PRIMARY KEY (slot, id);
+
+ALTER TABLE ONLY outlast._functions
+    ADD CONSTRAINT _functions_pkey PRIMARY KEY (digest);
+
+ALTER TABLE ONLY outlast._house
+    ADD CONSTRAINT _house_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY outlast._lease
+    ADD CONSTRAINT _lease_pkey PRIMARY KEY (token);
+
+ALTER TABLE ONLY outlast._migration
+    ADD CONSTRAINT _migration_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY outlast._parked
+    ADD CONSTRAINT _parked_pkey PRIMARY KEY (consumer, event_id);
+
+ALTER TABLE ONLY outlast._process
+    ADD CONSTRAINT _process_pkey PRIMARY KEY (process, seq);
+
+ALTER TABLE ONLY outlast._processed_event
+    ADD CONSTRAINT _processed_event_pkey PRIMARY KEY (slot, consumer, event_id);
+
+ALTER TABLE ONLY outlast._processed_event_0
+    ADD CONSTRAINT _processed_event_0_pkey PRIMARY KEY (slot, consumer, event_id);
+
+ALTER TABLE ONLY outlast._started
+    ADD CONSTRAINT _started_pkey PRIMARY KEY (token, seq);
+
+CREATE INDEX _event_event_id ON ONLY outlast._event USING btree (event_id);
+
+CREATE INDEX _event_0_event_id_idx ON outlast._event_0 USING btree (event_id);
+
+CREATE INDEX _event_key ON ONLY outlast._event USING btree (key, id) WHERE (key IS NOT NULL);
+
+CREATE INDEX _event_0_key_id_idx ON outlast._event_0 USING btree (key, id) WHERE (key IS NOT NULL);
+
+CREATE INDEX _event_xid ON ONLY outlast._event USING btree (xid, id);
+
+CREATE INDEX _event_0_xid_id_idx ON outlast._event_0 USING btree (xid, id);
+
+CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (room = 'batch'::text);
+
+CREATE UNIQUE INDEX _lease_parked ON outlast._lease USING btree (consumer, event_id) WHERE (room = 'parked'::text);
+
+CREATE UNIQUE INDEX _lease_poller ON outlast._lease USING btree (room) WHERE (room = 'poller'::text);
+
+CREATE INDEX _parked_due ON outlast._parked USING btree (consumer, next_at) WHERE (state = 'retry'::text);
+
+CREATE INDEX _parked_quarantined ON outlast._parked USING btree (consumer, changed_at) WHERE (state = 'quarantined'::text);
+
+CREATE INDEX _parked_since ON outlast._parked USING btree (consumer, parked_at);
+
+CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer) WHERE (state = 'waiting-version'::text);
+
+ALTER INDEX outlast._event_event_id ATTACH PARTITION outlast._event_0_event_id_idx;
+
+ALTER INDEX outlast._event_key ATTACH PARTITION outlast._event_0_key_id_idx;
+
+ALTER INDEX outlast._event_pkey ATTACH PARTITION outlast._event_0_pkey;
+
+ALTER INDEX outlast._event_xid ATTACH PARTITION outlast._event_0_xid_id_idx;
+
+ALTER INDEX outlast._processed_event_pkey ATTACH PARTITION outlast._processed_event_0_pkey;
+
+ALTER TABLE ONLY outlast._consumer_type
+    ADD CONSTRAINT _consumer_type_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
+ALTER TABLE ONLY outlast._parked
+    ADD CONSTRAINT _parked_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
