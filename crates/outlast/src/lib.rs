@@ -60,6 +60,8 @@
 //! | `testing` | a worker for tests, whose clock they move |
 #![warn(missing_docs)]
 
+#[cfg(feature = "cli")]
+pub use outlast_cli::cli;
 pub use outlast_core::{Class, Classify, Consumable, Event, Failure, Outcome, Payload, Unreadable};
 pub use outlast_engine::{
     About, Attempt, BatchFn, Consumer, Emit, Outlast, Running, Sealed, Settings, Start, TxFn,
