@@ -57,6 +57,8 @@ struct Run<'a, S> {
     flush: Flush,
     waiting: VecDeque<Unit<S>>,
     started: Vec<Uuid>,
+    /// Something of it never started, or nobody knows how it ended: that is nobody's failure.
+    incomplete: bool,
     ended: Ended,
 }
 
@@ -83,6 +85,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         },
         waiting: units(consumer, events),
         started: Vec::new(),
+        incomplete: false,
     };
     let told = CancellationToken::new();
     let mut running = FuturesUnordered::new();
@@ -96,6 +99,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             Some(tried) = running.next() => run.settle(tried).await,
             () = run.lease.lost(), if !told.is_cancelled() => {
                 told.cancel();
+                run.incomplete |= may_start;
                 run.waiting.clear();
             }
             () = stop.draining(), if may_start || !told.is_cancelled() => {
@@ -303,7 +307,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                     self.ended.failed += 1;
                 }
             }
-            End::NotStarted => {}
+            End::NotStarted => self.incomplete = true,
             End::Refused(error) => {
                 tracing::info!(%error, lease = %self.lease.token, events = ids.len(), "rolled back: somebody newer owns this work");
             }
@@ -370,9 +374,14 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     }
 
     /// Ends the batch, or gives it back.
+    ///
+    /// A batch whose lease has lapsed is given back too: what of it is not sealed was perhaps never started, or could not
+    /// be recorded. Its end would charge the events for that.
     async fn end(mut self, handed_back: Option<Vec<Uuid>>) -> Ended {
         let (store, lease) = (&self.consumer.store, &self.lease);
         self.ended.done += self.flush.end().await;
+        let incomplete = self.incomplete || lease.is_lost();
+        let handed_back = handed_back.or_else(|| incomplete.then(Vec::new));
         if let Some(running) = handed_back {
             record::logged(
                 record::until_lost(lease, "a hand back", || {

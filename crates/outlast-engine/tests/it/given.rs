@@ -95,9 +95,20 @@ impl Given {
         consumer: Consumer<S>,
         settings: Settings,
     ) -> Running {
+        self.start_at(self.database.url(), state, consumer, settings)
+    }
+
+    /// Through a proxy, say.
+    pub(crate) fn start_at<S: Clone + Send + Sync + 'static>(
+        &self,
+        url: &str,
+        state: S,
+        consumer: Consumer<S>,
+        settings: Settings,
+    ) -> Running {
         let worker = Outlast::new()
             .worker(state)
-            .database(self.database.url())
+            .database(url)
             .settings(settings)
             .consumer(consumer);
         let (stop, stopped) = oneshot::channel();

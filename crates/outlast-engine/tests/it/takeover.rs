@@ -5,9 +5,10 @@ use std::time::Duration;
 use outlast_core::Failure;
 use outlast_engine::{Attempt, Consumer, Start};
 use outlast_postgres::tx::ClientTx;
+use outlast_testkit::proxy::Proxy;
 use tokio::sync::mpsc;
 
-use crate::given::{Ping, Told, given, next};
+use crate::given::{Given, Ping, Told, given, next};
 
 async fn row(_: (), tx: &mut ClientTx, ping: Attempt<Ping>) -> Result<(), Failure> {
     tx.execute("insert into effect values ($1, $2)", &[&ping.id(), &ping.n])
@@ -86,4 +87,36 @@ async fn a_handler_longer_than_its_lease_keeps_it_by_renewal() {
     assert!(hears.try_recv().is_err(), "it ran once");
     one.stop().await.unwrap();
     two.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_started_is_not_charged_when_the_lease_lapses() {
+    async fn until_lost(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
+        let _ = told.send(ping.n);
+        if ping.number() == 1 {
+            ping.lost().await;
+            let _ = told.send(-1);
+        }
+        Ok(())
+    }
+    let given = given().await;
+    let watch = "create table charged (id uuid);
+        create function note() returns trigger language plpgsql as $$ begin
+          if new.failures > 0 then insert into charged values (new.event_id); end if; return new; end $$;
+        create trigger note after insert or update on outlast._parked for each row execute function note()";
+    given.sql.batch_execute(watch).await.unwrap();
+    given.emit(0..4).await;
+    let proxy = Proxy::before(given.database.url()).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let consumer = Consumer::new("mailer").from(Start::Earliest).concurrency(1);
+    let consumer = consumer.on(until_lost);
+    let worker = given.start_at(proxy.url(), told, consumer, Given::settings());
+    assert_eq!(next(&mut hears).await, 0);
+    // The database is away for longer than the lease, and nobody takes over.
+    proxy.freeze();
+    assert_eq!(next(&mut hears).await, -1);
+    proxy.thaw();
+    given.processed(4).await;
+    assert_eq!(given.count("select count(*) from charged").await, 0);
+    worker.stop().await.unwrap();
 }
