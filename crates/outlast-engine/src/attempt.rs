@@ -165,6 +165,11 @@ impl<T> Attempt<T> {
         headers.get(name)?.as_str().map(str::to_owned)
     }
 
+    /// The payload as it was emitted, byte for byte: for a digest, a signature, an archive.
+    pub fn payload_bytes(&self) -> &[u8] {
+        &self.delivery.event.payload
+    }
+
     /// Completes this event in your own transaction and commits it: for handlers that first call out and then write.
     ///
     /// Takes the transaction, so that it can be neither forgotten nor used again. When it returns `Ok`, your rows and

@@ -240,6 +240,13 @@ fn older_versions_are_upcast_and_newer_ones_wait() {
 }
 
 #[test]
+fn the_payload_is_there_as_it_was_emitted_too() {
+    let odd = "{ \"cents\" : 5,\"cents_\":1,\n\"currency\":\"\\u20ac\" } ";
+    let attempt = read(1, odd).unwrap();
+    assert_eq!(attempt.payload_bytes(), odd.as_bytes());
+}
+
+#[test]
 fn an_attempt_tells_what_it_is_about() {
     let attempt = read(2, r#"{"cents":5}"#).unwrap();
     assert_eq!(
