@@ -3,7 +3,11 @@
 //! Never holds a transaction or a lock while a handler of outside effects runs. A handler that overruns its deadline is
 //! told, given a grace, and then left to itself: its place stays taken, what it returns is not recorded.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use outlast_core::{Failure, Outcome};
@@ -130,24 +134,28 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     run.end(handed_back).await
 }
 
-/// Runs of consecutive events for a handler that takes many; everything else one by one.
+/// All events of a type for a handler that takes many; everything else one by one. Within a type the order of the log
+/// stays; between types none is promised, so that events of other types in between do not make small commits of it.
 fn units<S>(consumer: &Consumer<S>, events: Vec<Claimed>) -> VecDeque<Unit<S>> {
     let mut units: VecDeque<Unit<S>> = VecDeque::new();
+    let mut gathering: HashMap<String, usize> = HashMap::new();
     for event in events {
         let handler = consumer.registry.find(&event.kind, event.version);
         let many = handler
             .as_ref()
             .is_some_and(|handler| matches!(handler.form, Form::Batch(..)));
-        match units.back_mut() {
-            Some(last) if many && last.handler.is_some() && last.events[0].kind == event.kind => {
-                last.events.push(Arc::new(event));
+        if many {
+            if let Some(&unit) = gathering.get(&event.kind) {
+                units[unit].events.push(Arc::new(event));
+                continue;
             }
-            _ => units.push_back(Unit {
-                events: vec![Arc::new(event)],
-                handler,
-                conflicts: 0,
-            }),
+            gathering.insert(event.kind.clone(), units.len());
         }
+        units.push_back(Unit {
+            events: vec![Arc::new(event)],
+            handler,
+            conflicts: 0,
+        });
     }
     units
 }
