@@ -109,6 +109,11 @@ impl Process {
         lines[at].clone()
     }
 
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        *self.exit.borrow()
+    }
+
     /// All lines so far, of stdout and stderr, as they came.
     pub fn lines(&self) -> Vec<String> {
         self.output.borrow().clone()
