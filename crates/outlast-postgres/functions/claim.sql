@@ -149,7 +149,7 @@ begin
   ) p
   where (p.b).h = p.h0 and p.hi = p.hi0 and p.nth <= max_lanes;
   if lanes is null then return; end if;
-  select * into here from outlast._batch x where x.consumer = c.id and x.lane = lanes[1] and x.seq = seqs[1];
+  select * into strict here from outlast._batch x where x.consumer = c.id and x.lane = lanes[1] and x.seq = seqs[1];
 
   if here.hi >= (here.b).hi then
     if not outlast._beyond(here.b) then return; end if;
