@@ -128,14 +128,21 @@ pub async fn outlast() -> Database {
     // A server that outlives the run may have the template of another version of this program.
     let mut digest = DefaultHasher::new();
     digest.write(migrate::sql().as_bytes());
-    migrated(
+    let database = migrated(
         &format!("outlast_{:x}", digest.finish()),
         async |url: String| {
             let (mut client, _driver) = connect::connect(&Target::parse(&url)?).await?;
             migrate::run(&mut client, |_| ()).await.map(drop)
         },
     )
-    .await
+    .await;
+    // A copy knows that it is one, and workers refuse it: here it is meant to be an original.
+    run(
+        &database.connect().await,
+        "update outlast._house set database_oid = (select oid from pg_database where datname = current_database())",
+    )
+    .await;
+    database
 }
 
 impl Drop for Database {

@@ -98,3 +98,8 @@ pub async fn migrate(url: &str) -> Result<Migrated, Error> {
     let (mut client, _driver) = connect::connect(&target).await?;
     migrate::run(&mut client, |_| {}).await
 }
+
+/// The code of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -43,8 +43,7 @@ pub(crate) struct Given {
 pub(crate) async fn given() -> Given {
     let database = pg::outlast().await;
     let sql = database.connect().await;
-    sql.batch_execute("create table effect (event uuid not null, n bigint not null);
-             update outlast._house set database_oid = (select oid from pg_database where datname = current_database())")
+    sql.batch_execute("create table effect (event uuid not null, n bigint not null)")
         .await
         .unwrap();
     let pool = connect::pool(&Target::parse(database.url()).unwrap(), 8).unwrap();
