@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outlast_core::{backoff::Backoff, size::Size};
+use outlast_core::size::Size;
 use outlast_postgres::{
     Error,
     store::{Bounds, Claim, Claimed, Store},
@@ -12,6 +12,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use super::{
     batch::{self, Ended},
     leases::Leases,
+    record::{self, told},
     registry::Registry,
     signal::Stop,
     wake::Bell,
@@ -100,10 +101,8 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             }
             Err(error) if error.is_transient() => {
                 failures = failures.saturating_add(1);
-                let pause = Backoff::default()
-                    .pause(failures.min(5), fastrand::f64())
-                    .max(Duration::from_millis(20));
-                tracing::warn!(%error, consumer = %consumer.name, retry_ms = pause.as_millis() as u64, "nothing was claimed");
+                let pause = record::pause(failures);
+                told!(failures, %error, consumer = %consumer.name, retry_ms = pause.as_millis() as u64, "nothing was claimed");
                 tokio::select! {
                     () = stop.draining() => break,
                     () = tokio::time::sleep(pause) => {}

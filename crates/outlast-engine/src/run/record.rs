@@ -9,6 +9,30 @@ use uuid::Uuid;
 use super::{consumer::Consumer, leases::Lease};
 use crate::crash::{self, Point};
 
+/// How long to leave a database alone that does not answer, for the n-th time in a row. Never long: everything waits for
+/// it, and work shall go on soon after it is back. The jitter keeps a crowd of processes apart.
+pub(crate) fn pause(failures: u32) -> Duration {
+    let backoff = Backoff {
+        first: Duration::from_secs(1),
+        most: Duration::from_secs(2),
+    };
+    backoff
+        .pause(failures, fastrand::f64())
+        .max(Duration::from_millis(20))
+}
+
+/// A warning the first time, then only for those who look closely: an outage is one piece of news.
+macro_rules! told {
+    ($failures:expr, $($line:tt)+) => {
+        if $failures > 1 {
+            tracing::debug!($($line)+);
+        } else {
+            tracing::warn!($($line)+);
+        }
+    };
+}
+pub(crate) use told;
+
 /// Calls `work` until it answers, or fails for good, or the lease is lost.
 pub(crate) async fn until_lost<T, F, Fut>(
     lease: &Lease,
@@ -22,10 +46,8 @@ where
     for tries in 1.. {
         match work().await {
             Err(error) if error.is_transient() && !lease.is_lost() => {
-                let pause = Backoff::default()
-                    .pause(tries, fastrand::f64())
-                    .clamp(Duration::from_millis(20), Duration::from_secs(1));
-                tracing::warn!(%error, lease = %lease.token, retry_ms = pause.as_millis() as u64, "{what} was not recorded yet");
+                let pause = pause(tries);
+                told!(tries, %error, lease = %lease.token, retry_ms = pause.as_millis() as u64, "{what}: not recorded yet");
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = lease.lost() => return Err(Error::LeaseLost),

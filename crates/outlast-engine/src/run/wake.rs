@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use outlast_core::{backoff::Backoff, poll};
+use outlast_core::poll;
 use outlast_postgres::{
     Error,
     connect::{self, Target},
@@ -21,6 +21,8 @@ use outlast_postgres::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
+
+use super::record::{self, told};
 
 /// How long the election holds; another process takes over after that.
 const ELECTED: Duration = Duration::from_secs(5);
@@ -76,11 +78,11 @@ pub(crate) async fn watch(bell: Bell, target: Target, process: Uuid) {
             Ok(()) => {}
             Err(error) => {
                 failures = failures.saturating_add(1);
-                let pause = Backoff::default().pause(failures.min(4), fastrand::f64());
-                tracing::warn!(%error, retry_ms = pause.as_millis() as u64, "wake-up connection lost");
+                let pause = record::pause(failures);
+                told!(failures, %error, retry_ms = pause.as_millis() as u64, "wake-up connection lost");
                 // Whoever waits looks by himself meanwhile.
                 bell.ring();
-                tokio::time::sleep(pause.max(Duration::from_millis(50))).await;
+                tokio::time::sleep(pause).await;
             }
         }
     }
