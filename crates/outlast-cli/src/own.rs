@@ -144,7 +144,8 @@ where
         Problem::new(
             Exit::Failed,
             "make the state of the worker",
-            text::line(&error.to_string()),
+            // With what is behind it, where the error can tell.
+            text::line(&format!("{error:#}")),
         )
     })
 }
