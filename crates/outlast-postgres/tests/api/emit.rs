@@ -189,7 +189,7 @@ async fn a_dedup_key_is_expired_after_its_horizon_never_new() {
     )
     .await
     .unwrap();
-    let again = shown(emit(&mut tx, &once).await);
+    let again = shown(&emit(&mut tx, &once).await);
     assert!(
         again.contains("Expired { kind: \"event\", key: \"k\" }"),
         "{again}"
@@ -284,7 +284,7 @@ async fn bad_input_leaves_the_transaction_usable_with_nothing_written() {
             assert!(
                 refused.is_err() && !matches!(refused, Err(Error::Database(_))),
                 "{driver}: {}",
-                shown(refused)
+                shown(&refused)
             );
             assert_eq!(
                 sql(tx, "select 'usable'").await.as_deref(),
@@ -330,7 +330,7 @@ async fn the_check_before_the_statement_refuses_what_the_function_refuses() {
         nested(100),
         nested(101),
         nested(5000),
-        format!("[{}]", nested(3).repeat(1)),
+        format!("[{}]", nested(3)),
         format!("[{}]", vec!["[[1]]"; 300].join(",")),
         text(PAYLOAD_LIMIT),
         text(PAYLOAD_LIMIT + 1),

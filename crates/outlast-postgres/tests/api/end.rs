@@ -133,7 +133,7 @@ async fn a_swallowed_error_makes_the_commit_of_a_client_transaction_fail() {
     assert!(
         matches!(committed, Err(Error::RolledBack)),
         "{}",
-        shown(committed)
+        shown(&committed)
     );
     assert_eq!(rows(&watcher).await.as_deref(), Some("0"));
 }
@@ -185,7 +185,7 @@ async fn unanswered(pool: &impl Pool, proxy: &Proxy, watcher: &Client) {
         assert!(
             matches!(committed, Err(Error::CommitUnknown(_))),
             "{}",
-            shown(committed)
+            shown(&committed)
         );
         armed.fired().await;
         assert_eq!(committed.unwrap_err().class(), Class::Unknown);

@@ -98,6 +98,6 @@ async fn one(client: &Client, sql: &str) -> Option<String> {
     row.get(0)
 }
 
-fn shown<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+fn shown<T: std::fmt::Debug>(result: &Result<T, Error>) -> String {
     format!("{result:?}")
 }
