@@ -79,6 +79,7 @@ begin
   if not found then
     raise exception 'consumer % is not registered', quote_nullable(resume.consumer) using errcode = 'OL012';
   end if;
+  notify outlast_wake;
 end $$;
 
 -- For other languages: a consumer with these types. From Rust the worker does it.

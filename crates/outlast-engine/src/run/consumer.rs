@@ -55,54 +55,29 @@ impl<S> Consumer<S> {
     }
 }
 
-/// When the rarer looks are due next.
-struct Due {
-    reclaim: Instant,
-    parked: Instant,
-}
-
 /// Runs until the worker drains; then waits for its batches.
 pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     consumer: Consumer<S>,
     bell: Bell,
     stop: Stop,
 ) -> Result<(), Error> {
-    let slots = Arc::new(Semaphore::new(consumer.concurrency));
-    let mut size = Size::new(consumer.settings.batch_rows);
-    let mut batches: JoinSet<Ended> = JoinSet::new();
-    let now = Instant::now();
-    let mut due = Due {
-        reclaim: now,
-        parked: now,
-    };
+    let mut work = Work::new(consumer, stop.clone());
     let mut failures: u32 = 0;
     while !stop.is_draining() {
         let seen = bell.rings();
         // Never dropped half-way: what a claim has taken would wait for its lease to lapse.
-        match step(&consumer, &slots, &mut size, &mut batches, &mut due, &stop).await {
-            Ok(Look::Found) => failures = 0,
-            Ok(Look::Nothing) => {
+        match work.step().await {
+            Ok(look) => {
                 failures = 0;
-                let until = due.reclaim.min(due.parked).min(Instant::now() + SWEEP);
                 tokio::select! {
                     () = stop.draining() => break,
-                    () = bell.rung_since(seen) => {}
-                    () = tokio::time::sleep_until(until) => {}
-                    Some(ended) = batches.join_next() => learn(&mut size, &mut due, ended),
-                }
-            }
-            Ok(Look::NoRoom) => {
-                let room = batches.len() < IN_FLIGHT;
-                tokio::select! {
-                    () = stop.draining() => break,
-                    Ok(_) = slots.acquire(), if room => {}
-                    Some(ended) = batches.join_next() => learn(&mut size, &mut due, ended),
+                    () = work.wait(look, &bell, seen) => {}
                 }
             }
             Err(error) if error.is_transient() => {
                 failures = failures.saturating_add(1);
                 let pause = record::pause(failures);
-                told!(failures, %error, consumer = %consumer.name, retry_ms = pause.as_millis() as u64, "nothing was claimed");
+                told!(failures, %error, consumer = %work.consumer.name, retry_ms = pause.as_millis() as u64, "nothing was claimed");
                 tokio::select! {
                     () = stop.draining() => break,
                     () = tokio::time::sleep(pause) => {}
@@ -111,76 +86,161 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             Err(error) => return Err(error),
         }
     }
-    while batches.join_next().await.is_some() {}
+    while work.batches.join_next().await.is_some() {}
+    while work.retries.join_next().await.is_some() {}
     Ok(())
 }
 
 /// What a look has brought.
+#[derive(Clone, Copy)]
 enum Look {
     /// Something: the next look comes at once.
     Found,
     /// Nothing is due: wait for news or a time.
     Nothing,
-    /// Nobody looked: wait until a batch has ended or a place is free.
-    NoRoom,
+    /// Enough batches are in flight: wait for the end of one, or for a retry to become due.
+    Enough,
+    /// No place is free: handlers that overran their deadline keep theirs, and nothing would start.
+    NoPlace,
 }
 
-/// One look.
-async fn step<S: Clone + Send + Sync + 'static>(
-    consumer: &Consumer<S>,
-    slots: &Arc<Semaphore>,
-    size: &mut Size,
-    batches: &mut JoinSet<Ended>,
-    due: &mut Due,
-    stop: &Stop,
-) -> Result<Look, Error> {
-    // Handlers that overran their deadline keep their places; without a free one nothing would start.
-    if batches.len() >= IN_FLIGHT || slots.available_permits() == 0 {
-        return Ok(Look::NoRoom);
-    }
-    let lease = consumer.leases.length();
-    let asked = Instant::now();
-    if asked >= due.reclaim {
-        due.reclaim = asked + lease / 3;
-        let claim = consumer
-            .store
-            .reclaim(consumer.id, IN_FLIGHT, lease)
-            .await?;
-        met(Point::Reclaimed, &claim);
-        if start(consumer, slots, batches, claim, asked, stop) {
-            return Ok(Look::Found);
+/// What one consumer of this process has under way.
+struct Work<S> {
+    consumer: Consumer<S>,
+    stop: Stop,
+    /// How many handlers run at once.
+    slots: Arc<Semaphore>,
+    size: Size,
+    batches: JoinSet<Ended>,
+    /// Parked events that are tried again. Apart from the batches, and never more than half of the places: what fails
+    /// over and over does not hold up what is new.
+    retries: JoinSet<Ended>,
+    reclaim_at: Instant,
+    parked_at: Instant,
+}
+
+impl<S: Clone + Send + Sync + 'static> Work<S> {
+    fn new(consumer: Consumer<S>, stop: Stop) -> Self {
+        let now = Instant::now();
+        Self {
+            slots: Arc::new(Semaphore::new(consumer.concurrency)),
+            size: Size::new(consumer.settings.batch_rows),
+            batches: JoinSet::new(),
+            retries: JoinSet::new(),
+            reclaim_at: now,
+            parked_at: now,
+            consumer,
+            stop,
         }
     }
-    if asked >= due.parked {
-        due.parked = asked + SWEEP;
-        let (types, versions) = consumer.registry.takes();
-        let claim = consumer
-            .store
-            .claim_parked(consumer.id, consumer.concurrency, lease, types, versions)
-            .await?;
-        met(Point::ParkedClaimed, &claim);
-        let found = start(consumer, slots, batches, claim, asked, stop);
-        if let Some(next) = consumer.store.parked_due(consumer.id).await? {
-            due.parked = due
-                .parked
-                .min(Instant::now() + next.max(Duration::from_millis(5)));
+
+    /// How many more retries may run.
+    fn room_for_retries(&self) -> usize {
+        (self.consumer.concurrency / 2)
+            .max(1)
+            .saturating_sub(self.retries.len())
+    }
+
+    /// One look: what lapsed, what waits for another try, what is new.
+    async fn step(&mut self) -> Result<Look, Error> {
+        if self.slots.available_permits() == 0 {
+            return Ok(Look::NoPlace);
         }
-        if found {
-            return Ok(Look::Found);
+        let (store, id) = (self.consumer.store.clone(), self.consumer.id);
+        let lease = self.consumer.leases.length();
+        let asked = Instant::now();
+        let room = IN_FLIGHT.saturating_sub(self.batches.len());
+        if room > 0 && asked >= self.reclaim_at {
+            self.reclaim_at = asked + lease / 3;
+            let claim = store.reclaim(id, room, lease).await?;
+            met(Point::Reclaimed, &claim);
+            if self.start(claim, asked) {
+                return Ok(Look::Found);
+            }
+        }
+        if self.room_for_retries() > 0 && asked >= self.parked_at {
+            self.parked_at = asked + SWEEP;
+            let (types, versions) = self.consumer.registry.takes();
+            let claim = store
+                .claim_parked(id, self.room_for_retries(), lease, types, versions)
+                .await?;
+            met(Point::ParkedClaimed, &claim);
+            self.retry(claim, asked);
+            if let Some(next) = store.parked_due(id).await? {
+                let next = Instant::now() + next.max(Duration::from_millis(5));
+                self.parked_at = self.parked_at.min(next);
+            }
+        }
+        if room == 0 {
+            return Ok(Look::Enough);
+        }
+        let bounds = self.consumer.bounds(self.size.rows());
+        let claim = store.claim(id, bounds).await?;
+        met(Point::Claimed, &claim);
+        let more = claim.more;
+        let found = self.start(claim, asked);
+        Ok(if found || more {
+            Look::Found
+        } else {
+            Look::Nothing
+        })
+    }
+
+    /// Waits until another look can bring something.
+    async fn wait(&mut self, look: Look, bell: &Bell, seen: u64) {
+        let (slots, retries_due) = (self.slots.clone(), self.room_for_retries() > 0);
+        let until = match look {
+            Look::Found => return,
+            Look::Nothing if retries_due => self.reclaim_at.min(self.parked_at),
+            Look::Nothing => self.reclaim_at,
+            Look::Enough | Look::NoPlace => self.parked_at,
+        };
+        tokio::select! {
+            () = bell.rung_since(seen), if matches!(look, Look::Nothing) => {}
+            () = tokio::time::sleep_until(until), if matches!(look, Look::Nothing) || matches!(look, Look::Enough) && retries_due => {}
+            Ok(_) = slots.acquire(), if matches!(look, Look::NoPlace) => {}
+            Some(ended) = self.batches.join_next() => self.learn(ended),
+            Some(ended) = self.retries.join_next() => self.tried(ended),
         }
     }
-    let claim = consumer
-        .store
-        .claim(consumer.id, consumer.bounds(size.rows()))
-        .await?;
-    let more = claim.more;
-    met(Point::Claimed, &claim);
-    let found = start(consumer, slots, batches, claim, asked, stop);
-    Ok(if found || more {
-        Look::Found
-    } else {
-        Look::Nothing
-    })
+
+    /// Starts what a claim has brought, each token by itself.
+    fn start(&mut self, claim: Claim, asked: Instant) -> bool {
+        let found = !claim.events.is_empty();
+        for events in by_token(claim.events) {
+            let (consumer, slots, stop) =
+                (self.consumer.clone(), self.slots.clone(), self.stop.clone());
+            self.batches
+                .spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
+        }
+        found
+    }
+
+    fn retry(&mut self, claim: Claim, asked: Instant) {
+        for events in by_token(claim.events) {
+            let (consumer, slots, stop) =
+                (self.consumer.clone(), self.slots.clone(), self.stop.clone());
+            self.retries
+                .spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
+        }
+    }
+
+    /// Learns from a batch that ended.
+    fn learn(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+        if let Ok(ended) = &ended {
+            self.size.learn(ended.events, ended.took);
+        }
+        self.tried(ended);
+    }
+
+    /// What has failed may be due soon.
+    fn tried(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+        match ended {
+            Ok(ended) if ended.failed > 0 => self.parked_at = Instant::now(),
+            Ok(_) => {}
+            Err(error) => tracing::error!(%error, "a batch ended without a report"),
+        }
+    }
 }
 
 /// A claim that brought something has committed.
@@ -188,23 +248,6 @@ fn met(point: Point, claim: &Claim) {
     if !claim.events.is_empty() {
         crash::at(point);
     }
-}
-
-/// Starts what a claim has brought, each token by itself.
-fn start<S: Clone + Send + Sync + 'static>(
-    consumer: &Consumer<S>,
-    slots: &Arc<Semaphore>,
-    batches: &mut JoinSet<Ended>,
-    claim: Claim,
-    asked: Instant,
-    stop: &Stop,
-) -> bool {
-    let found = !claim.events.is_empty();
-    for events in by_token(claim.events) {
-        let (consumer, slots, stop) = (consumer.clone(), slots.clone(), stop.clone());
-        batches.spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
-    }
-    found
 }
 
 fn by_token(events: Vec<Claimed>) -> Vec<Vec<Claimed>> {
@@ -219,17 +262,4 @@ fn by_token(events: Vec<Claimed>) -> Vec<Vec<Claimed>> {
         }
     }
     groups
-}
-
-/// Learns from a batch that ended.
-fn learn(size: &mut Size, due: &mut Due, ended: Result<Ended, tokio::task::JoinError>) {
-    match ended {
-        Ok(ended) => {
-            size.learn(ended.events, ended.took);
-            if ended.failed > 0 {
-                due.parked = Instant::now();
-            }
-        }
-        Err(error) => tracing::error!(%error, "a batch ended without a report"),
-    }
 }

@@ -97,6 +97,8 @@ async fn serve(
 ) -> Result<(), Error> {
     let (client, mut notifications) = connect::listen(target).await?;
     within(client.batch_execute("listen outlast_wake")).await??;
+    let own = within(client.query_typed("select pg_backend_pid()", &[])).await??;
+    let own: Option<i32> = own.first().map(|row| row.get(0));
     *failures = 0;
     let mut elected: Option<Uuid> = None;
     let mut elect_at = Instant::now();
@@ -122,7 +124,8 @@ async fn serve(
             () = tokio::time::sleep(pause) => {}
             () = NUDGED.notified() => traffic = Some(Instant::now()),
             told = notifications.recv() => match told {
-                Some(_) if elected.is_none() => bell.ring(),
+                // From the elected process, or from an operator who resumed a consumer.
+                Some(by) if Some(by.process_id()) != own => bell.ring(),
                 Some(_) => {}
                 None => return Err(Error::Unexpected("the wake-up connection was closed".into())),
             }

@@ -330,3 +330,40 @@ async fn a_handler_that_overruns_its_deadline_is_charged_and_cannot_seal_later()
     worker.stop().await.unwrap();
     given.processed(1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_that_hang_do_not_hold_up_what_is_new() {
+    type State = (Told, Arc<tokio::sync::Semaphore>);
+    async fn hangs_again((told, gate): State, ping: Attempt<Ping>) -> Result<(), Failure> {
+        match (ping.n < 8, ping.number()) {
+            (true, 1) => return Err(Failure::retry("first")),
+            (true, _) => drop(gate.acquire().await),
+            _ => {}
+        }
+        let _ = told.send(ping.n);
+        Ok(())
+    }
+    let given = given().await;
+    given.emit(0..8).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let consumer = Consumer::new("mailer")
+        .concurrency(4)
+        .from(Start::Earliest)
+        .on(hangs_again);
+    let worker = given.start((told, gate.clone()), consumer);
+    // Two of four places hang in retries; the others are for what is new.
+    given
+        .until(
+            "select count(*) from outlast.lease where room = 'parked'",
+            2,
+        )
+        .await;
+    given.emit(100..120).await;
+    for _ in 0..20 {
+        assert!(next(&mut hears).await >= 100);
+    }
+    gate.add_permits(100);
+    given.processed(28).await;
+    worker.stop().await.unwrap();
+}
