@@ -1,54 +1,38 @@
 //! A migrated database for one test, and the means to break its functions on purpose.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use outlast_postgres::migrate;
-use tokio_postgres::{Client, Config, NoTls};
+use outlast_testkit::pg;
+use tokio_postgres::Client;
+
+use crate::sql;
 
 /// How long anything that must happen may take on a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The database of one test.
 #[derive(Debug)]
 pub(crate) struct House {
-    name: String,
+    database: pg::Database,
 }
 
 impl House {
     pub(crate) async fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "proof_{}_{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let admin = connect("postgres").await;
-        admin
-            .batch_execute(&format!("drop database if exists {name} with (force)"))
-            .await
-            .expect("drops");
-        admin
-            .batch_execute(&format!("create database {name}"))
-            .await
-            .expect("creates");
-        let house = Self { name };
-        migrate::run(&mut house.connect().await, |_| ())
-            .await
-            .expect("the schema applies");
-        house
+        let database = pg::outlast().await;
+        // A copy of a database knows that it is one, and says so.
+        let moved = "update outlast._house set database_oid = (select oid from pg_database where datname = current_database())";
+        sql::run(&database.connect().await, moved).await;
+        Self { database }
     }
 
     pub(crate) async fn connect(&self) -> Client {
-        connect(&self.name).await
+        self.database.connect().await
     }
 
-    /// A connection to another database of the same server.
-    pub(crate) async fn elsewhere(&self) -> Client {
-        connect("postgres").await
-    }
-
+    /// Unique on the server, as the names of prepared transactions must be.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.database.name()
     }
 
     /// Replaces a function of this database by its own text with these pieces exchanged.
@@ -91,53 +75,6 @@ pub(crate) async fn forward(client: &Client, seconds: i32) {
         "select setval('public.clock_offset', coalesce(pg_sequence_last_value('public.clock_offset'), 0) + {seconds})"
     );
     client.batch_execute(&sql).await.expect("the clock moves");
-}
-
-impl Drop for House {
-    /// Its prepared transactions go too: they would hold back every other test's snapshots.
-    fn drop(&mut self) {
-        let name = self.name.clone();
-        // A thread, because the test's own runtime may be the one that waits for us.
-        let dropper = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
-            runtime.block_on(async {
-                let client = connect(&name).await;
-                let rows = client.query(
-                    "select gid from pg_prepared_xacts where database = current_database()",
-                    &[],
-                );
-                for row in rows.await.expect("lists prepared transactions") {
-                    let gid: String = row.get(0);
-                    client
-                        .batch_execute(&format!("rollback prepared '{gid}'"))
-                        .await
-                        .expect("rolls back");
-                }
-                drop(client);
-                let admin = connect("postgres").await;
-                admin
-                    .batch_execute(&format!("drop database {name} with (force)"))
-                    .await
-                    .expect("drops");
-            });
-        });
-        let _ = dropper.join();
-    }
-}
-
-async fn connect(database: &str) -> Client {
-    let mut config = Config::new();
-    config
-        .host_path("/tmp/pgdev")
-        .port(54999)
-        .user("postgres")
-        .dbname(database);
-    let (client, connection) = config.connect(NoTls).await.expect("a connection");
-    tokio::spawn(connection);
-    client
 }
 
 /// The current text of one function, from its `create` to its end.

@@ -7,5 +7,4 @@ mod house;
 mod lease;
 mod seeds;
 mod sql;
-mod wait;
 mod window;

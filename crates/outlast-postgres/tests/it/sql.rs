@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Error, Row};
 use uuid::Uuid;
 
 use crate::house::DEADLINE;
-use crate::wait::wait_for;
+use outlast_testkit::wait_for;
 
 /// One event of a claim.
 #[derive(Clone, Debug)]
@@ -231,9 +231,10 @@ pub(crate) fn state<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
         .to_owned()
 }
 
-/// The SQLSTATE and the first words, for an account.
+/// The SQLSTATE and, where it is not ours, the first words: for an account.
 pub(crate) fn short(error: &Error) -> String {
     match error.as_db_error() {
+        Some(db) if db.code().code().starts_with("OL") => db.code().code().to_owned(),
         Some(db) => format!("{} {:.40}", db.code().code(), db.message()),
         None => format!("{error:.60}"),
     }

@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-pub(crate) async fn wait_for<T>(
-    what: &str,
-    deadline: Duration,
-    mut check: impl AsyncFnMut() -> Option<T>,
-) -> T {
+pub(crate) async fn wait_for<T>(what: &str, deadline: Duration, mut check: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + deadline;
     loop {
         if let Ok(Some(answer)) = timeout_at(end, check()).await {

@@ -181,7 +181,7 @@ impl Cell {
         let end = async {
             match self.end {
                 End::Prepare => {
-                    sql::run(&scene.runner, &format!("commit prepared '{}'", scene.token)).await
+                    sql::run(&scene.runner, &format!("commit prepared '{}'", scene.token)).await;
                 }
                 _ => self.end(scene).await?,
             }

@@ -118,7 +118,7 @@ async fn an_ender_that_locks_rows_only_lets_a_stale_runner_commit() {
         .plant(
             "_reclaim",
             &[(
-                "continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));",
+                "continue when not pg_try_advisory_xact_lock(outlast._lease_lock(t));",
                 "",
             )],
         )

@@ -2,6 +2,7 @@
 
 mod cells;
 mod faults;
+mod races;
 mod savepoints;
 mod scene;
 mod torture;

@@ -126,87 +126,129 @@ async fn emitter(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) {
     }
 }
 
+/// What a run has shown.
+#[derive(Debug)]
+struct Shown {
+    events: i64,
+    ends: i64,
+    /// Committed under a token behind the end of its lease.
+    stale: i64,
+    doubled: i64,
+    unsealed: i64,
+    done: i64,
+    refusals: Refusals,
+    broken: Vec<String>,
+}
+
+async fn torture(house: &House, seed: u64, seconds: u64) -> Shown {
+    let client = house.connect().await;
+    sql::run(&client, WITNESS).await;
+    let consumer = sql::register(&client, "c", &["a"], "now", None).await;
+    sql::run(&client, "update outlast._consumer set attempts = 1000000").await;
+
+    let (stop, mut people) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+    let (sender, receiver) = unbounded_channel();
+    for n in 0..4 {
+        let rng = Rng::with_seed(seed * 1000 + n);
+        people.spawn(runner(
+            house.connect().await,
+            consumer,
+            rng,
+            Arc::clone(&stop),
+            sender.clone(),
+        ));
+    }
+    drop(sender);
+    people.spawn(finisher(house.connect().await, receiver));
+    let writing = tokio::spawn(emitter(
+        house.connect().await,
+        Rng::with_seed(seed * 1000 + 99),
+        Arc::clone(&stop),
+    ));
+
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    stop.store(true, Ordering::SeqCst);
+    writing.await.expect("the emitter ends");
+    let mut refusals = Refusals::new();
+    for one in people.join_all().await {
+        for (what, n) in one {
+            *refusals.entry(what).or_default() += n;
+        }
+    }
+    drain(&client, consumer).await;
+
+    let count = async |sql: &str| sql::one::<i64>(&client, sql, &[]).await;
+    Shown {
+        events: count("select count(*) from outlast._event").await,
+        ends: count("select count(*) from ended").await,
+        stale: count(
+            "select count(*) from effect f join ended e using (token) where not pg_visible_in_snapshot(f.xid, e.snap)",
+        )
+        .await,
+        doubled: count("select count(*) - count(distinct event) from effect").await,
+        unsealed: count(
+            "select count(*) from effect f
+             where not exists (select from outlast._processed_event p where p.event_id = f.event)",
+        )
+        .await,
+        done: count("select count(distinct event) from effect").await,
+        refusals,
+        broken: sql::broken(&client).await,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_torture_of_runners_reclaimers_and_finishers_has_no_stale_commit() {
     let seconds = if seeds::long() { 20 } else { 4 };
     for seed in seeds::seeds(1) {
         let house = House::new().await;
-        let client = house.connect().await;
-        sql::run(&client, WITNESS).await;
-        let consumer = sql::register(&client, "c", &["a"], "now", None).await;
-        sql::run(&client, "update outlast._consumer set attempts = 1000000").await;
-
-        let (stop, mut people) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
-        let (sender, receiver) = unbounded_channel();
-        for n in 0..4 {
-            let rng = Rng::with_seed(seed * 1000 + n);
-            people.spawn(runner(
-                house.connect().await,
-                consumer,
-                rng,
-                Arc::clone(&stop),
-                sender.clone(),
-            ));
-        }
-        drop(sender);
-        people.spawn(finisher(house.connect().await, receiver));
-        let writing = tokio::spawn(emitter(
-            house.connect().await,
-            Rng::with_seed(seed * 1000 + 99),
-            Arc::clone(&stop),
-        ));
-
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
-        stop.store(true, Ordering::SeqCst);
-        writing.await.expect("the emitter ends");
-        let mut refusals = Refusals::new();
-        for one in people.join_all().await {
-            for (what, n) in one {
-                *refusals.entry(what).or_default() += n;
-            }
-        }
-        drain(&client, consumer).await;
-
-        let count = async |sql: &str| sql::one::<i64>(&client, sql, &[]).await;
-        let events = count("select count(*) from outlast._event").await;
-        let ends = count("select count(*) from ended").await;
-        let stale = count(
-            "select count(*) from effect f join ended e using (token) where not pg_visible_in_snapshot(f.xid, e.snap)",
-        )
-        .await;
-        let done = count("select count(distinct event) from effect").await;
-        let doubled = count("select count(*) - count(distinct event) from effect").await;
-        let unsealed = count(
-            "select count(*) from effect f where not exists (select from outlast._processed_event p where p.event_id = f.event)",
-        )
-        .await;
-        println!(
-            "seed {seed}: {events} events, {ends} leases ended, stale {stale}, doubled {doubled}, refusals {refusals:#?}"
-        );
+        let shown = torture(&house, seed, seconds).await;
+        println!("seed {seed}: {shown:#?}");
         assert!(
-            events > 100 && ends > 100,
+            shown.events > 50 && shown.ends > 50,
             "seed {seed}: too little happened"
         );
         assert_eq!(
-            (stale, doubled, unsealed, done),
-            (0, 0, 0, events),
+            (shown.stale, shown.doubled, shown.unsealed),
+            (0, 0, 0),
             "seed {seed}"
         );
+        assert_eq!(shown.done, shown.events, "seed {seed}: something is lost");
+        assert_eq!(shown.broken, Vec::<String>::new(), "seed {seed}");
+        let bad = |what: &&String| what.contains("40P01") || what.contains("23505");
+        let bad: Vec<_> = shown.refusals.keys().filter(bad).collect();
         assert_eq!(
-            sql::broken(&client).await,
-            Vec::<String>::new(),
-            "seed {seed}"
-        );
-        let unexpected: Vec<_> = refusals
-            .keys()
-            .filter(|what| what.contains("40P01") || what.contains("23505"))
-            .collect();
-        assert_eq!(
-            unexpected,
+            bad,
             Vec::<&String>::new(),
             "seed {seed}: deadlocks and doubles are nobody's answer"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_torture_finds_enders_that_lock_rows_only() {
+    let house = House::new().await;
+    house
+        .plant(
+            "_reclaim",
+            &[(
+                "continue when not pg_try_advisory_xact_lock(outlast._lease_lock(t));",
+                "",
+            )],
+        )
+        .await;
+    house
+        .plant(
+            "_take",
+            &[(
+                "perform pg_advisory_xact_lock(outlast._lease_lock(_take.token));",
+                "null;",
+            )],
+        )
+        .await;
+    let shown = torture(&house, 1, 3).await;
+    println!("{shown:#?}");
+    assert!(shown.stale > 0);
 }
 
 /// Somebody calm does what is left.

@@ -2,6 +2,7 @@
 
 mod account;
 mod crowd;
+mod orders;
 mod pages;
 mod property;
 mod slots;

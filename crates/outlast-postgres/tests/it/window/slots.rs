@@ -13,7 +13,7 @@ const GAP_IN_EMIT: (&str, &str) = (
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_the_clock_jumps_over_borders_of_slots() {
-    for seed in seeds::seeds(2) {
+    for seed in seeds::seeds(1) {
         let house = House::new().await;
         house.movable_clock().await;
         house.plant("emit", &[GAP_IN_EMIT]).await;
