@@ -26,6 +26,21 @@ begin
   return true;
 end $$;
 
+-- What may stand beside it. Bounded too: all of it is copied to every reader.
+create or replace function outlast._check_about(
+  type text, source text, subject text, actor text, traceparent text, codec_key text, headers jsonb) returns boolean
+language plpgsql immutable parallel safe
+as $$
+begin
+  if greatest(length(source), length(subject), length(actor), length(traceparent), length(codec_key)) > 500 then
+    raise exception 'emit %: source, subject, actor, traceparent or codec key is longer than 500 characters', type using errcode = 'OL005';
+  end if;
+  if octet_length(headers::text) > 16384 then
+    raise exception 'emit %: headers of % bytes are over the limit of 16384', type, octet_length(headers::text) using errcode = 'OL005';
+  end if;
+  return true;
+end $$;
+
 -- The bytes: their size for all, their readability for JSON. They are checked, never changed.
 create or replace function outlast._check_payload(type text, content_type text, bytes bytea) returns boolean
 language plpgsql immutable parallel safe
@@ -39,7 +54,7 @@ begin
     raise exception 'emit %: payload of % bytes is over the limit of 262144', type, size
       using errcode = 'OL006', hint = 'store the content elsewhere and emit a reference to it';
   end if;
-  if content_type <> 'application/json' and content_type !~ '^[^;]*[/+]json' then return true; end if;
+  if content_type <> 'application/json' and content_type !~ '^[^;]*[/+]json *(;|$)' then return true; end if;
   begin
     txt := convert_from(bytes, 'UTF8');
     -- Deeper than 100 no reader can be trusted with. Strings go first, then the innermost pairs, once a level.

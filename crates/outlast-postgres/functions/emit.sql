@@ -19,7 +19,13 @@ declare
   _at timestamptz;
   _log_id bigint;
 begin
+  if pg_is_in_recovery() then
+    raise exception 'emit %: this server is a standby', emit.type using errcode = 'OL009', hint = 'connect to the primary';
+  end if;
   _ok := outlast._check_envelope(emit.type, emit.tenant, emit.key, emit.dedup, emit.version, emit.content_type);
+  if coalesce(emit.source, emit.subject, emit.actor, emit.traceparent, emit.codec_key) is not null or emit.headers is not null then
+    _ok := outlast._check_about(emit.type, emit.source, emit.subject, emit.actor, emit.traceparent, emit.codec_key, emit.headers);
+  end if;
   if (emit.payload is null) = (emit.bytes is null) then
     raise exception 'emit %: give either payload or bytes', emit.type using errcode = 'OL005';
   end if;
@@ -32,26 +38,33 @@ begin
 
   if emit.event_id is not null then
     perform outlast._check_event_id(emit.event_id);
-    -- Two writers of one id take turns, so the second one sees what the first one decided.
-    perform pg_advisory_xact_lock(uuid_hash_extended(emit.event_id, 7307));
-    select e.type, e.payload, e.xid into _first from outlast._event e where e.event_id = emit.event_id;
-    if found then
-      id := emit.event_id;
-      new := false;
-      conflict := _first.type <> emit.type or _first.payload <> _bytes;
-      first_digest := outlast._digest(_first.type, emit.content_type, _first.payload);
-      xid := _first.xid;
-      return;
-    end if;
   end if;
 
   _log_id := nextval('outlast._event_id');
   _at := outlast.clock();                        -- after the id is drawn: readers choose leaves by it
   id := coalesce(emit.event_id, outlast._v7(_at));
 
+  -- Two statements each, not one: a key that commits while we wait is invisible to the statement that waited.
+  if emit.event_id is not null then
+    -- An own id is a key like another, of no type and for every tenant: the log has no unique index over its leaves, and
+    -- above READ COMMITTED a look into it would not see who was quicker.
+    _digest := outlast._digest(emit.type, emit.content_type, _bytes);
+    insert into outlast._dedup as d (tenant, type, key, rule, digest, event_id, taken_at)
+    values ('', '', emit.event_id::text, 1, _digest, emit.event_id, _at)
+    on conflict do nothing;
+    if not found then
+      select d.digest, d.event_id, d.taken_at into strict _first
+      from outlast._dedup d
+      where d.tenant = '' and d.type = '' and d.key = emit.event_id::text;
+      new := false;
+      conflict := _first.digest <> _digest;
+      first_digest := _first.digest;
+      return;
+    end if;
+    first_digest := _digest;
+  end if;
   if emit.dedup is not null then
     _digest := outlast._digest(emit.type, emit.content_type, _bytes);
-    -- Two statements, not one: a key that commits while we wait is invisible to the statement that waited.
     insert into outlast._dedup as d (tenant, type, key, rule, digest, event_id, taken_at)
     values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)
     on conflict do nothing;
@@ -59,6 +72,10 @@ begin
       select d.digest, d.event_id, d.taken_at into strict _first
       from outlast._dedup d
       where d.tenant = emit.tenant and d.type = emit.type and d.key = emit.dedup;
+      if emit.event_id is not null then
+        -- No event of this id will be written now.
+        delete from outlast._dedup d where d.tenant = '' and d.type = '' and d.key = emit.event_id::text;
+      end if;
       id := _first.event_id;
       new := false;
       expired := _first.taken_at < _at - interval '30 days';
@@ -113,6 +130,13 @@ declare
   _ids bigint[];
   _at timestamptz;
 begin
+  if pg_is_in_recovery() then
+    raise exception 'emit_all %: this server is a standby', emit_all.type using errcode = 'OL009', hint = 'connect to the primary';
+  end if;
+  if emit_all.payloads is null then
+    raise exception 'emit_all %: payloads is null', emit_all.type using errcode = 'OL005';
+  end if;
+  perform outlast._check_about(emit_all.type, emit_all.source, null, emit_all.actor, emit_all.traceparent, null, null);
   if emit_all.keys is not null and cardinality(emit_all.keys) <> _n then
     raise exception 'emit_all %: % payloads and % keys', emit_all.type, _n, cardinality(emit_all.keys) using errcode = 'OL005';
   end if;

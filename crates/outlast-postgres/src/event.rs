@@ -6,7 +6,7 @@
 mod check;
 mod landed;
 
-pub use check::{DEPTH_LIMIT, KEY_LIMIT, PAYLOAD_LIMIT, TENANT_LIMIT};
+pub use check::{ABOUT_LIMIT, DEPTH_LIMIT, HEADERS_LIMIT, KEY_LIMIT, PAYLOAD_LIMIT, TENANT_LIMIT};
 pub use landed::{Landed, landed};
 
 use crate::{

@@ -15,6 +15,11 @@ pub const KEY_LIMIT: usize = 500;
 /// How many characters a tenant may have.
 pub const TENANT_LIMIT: usize = 200;
 
+/// How many characters whatever stands beside a payload may have: source, subject, actor, trace context, codec key.
+pub const ABOUT_LIMIT: usize = 500;
+/// How large headers may be, in bytes.
+pub const HEADERS_LIMIT: usize = 16 * 1024;
+
 /// The newest version that the schema can store.
 const VERSION_LIMIT: u16 = i16::MAX as u16;
 
@@ -22,17 +27,10 @@ pub(super) fn envelope(e: &Envelope<'_>) -> Result<(), Error> {
     heading(e.name, e.version, e.tenant)?;
     key(e.name, e.key)?;
     key(e.name, e.dedup)?;
-    let rest = [
-        e.source,
-        e.subject,
-        e.actor,
-        e.traceparent,
-        e.headers,
-        e.codec_key,
-    ];
+    let rest = [e.source, e.subject, e.actor, e.traceparent, e.codec_key];
     rest.into_iter()
         .flatten()
-        .try_for_each(|text| without_nul(e.name, text))?;
+        .try_for_each(|text| about(e.name, text))?;
     headers(e.name, e.headers)?;
     e.id.map_or(Ok(()), |id| event_id(id, SystemTime::now()))?;
     match e.body {
@@ -52,7 +50,7 @@ pub(super) fn envelopes(e: &Envelopes<'_>) -> Result<(), Error> {
     let rest = [e.source, e.actor, e.traceparent];
     rest.into_iter()
         .flatten()
-        .try_for_each(|text| without_nul(e.name, text))?;
+        .try_for_each(|text| about(e.name, text))?;
     e.events.iter().try_for_each(|(json, about)| {
         key(e.name, about.as_deref())?;
         payload(e.name, json.as_bytes(), true)
@@ -86,6 +84,16 @@ fn key(name: &str, key: Option<&str>) -> Result<(), Error> {
     Ok(())
 }
 
+fn about(name: &str, text: &str) -> Result<(), Error> {
+    without_nul(name, text)?;
+    if text.chars().count() > ABOUT_LIMIT {
+        return Err(Error::BadName(format!(
+            "emit {name}: source, subject, actor, traceparent or codec key is longer than {ABOUT_LIMIT} characters"
+        )));
+    }
+    Ok(())
+}
+
 fn without_nul(name: &str, text: &str) -> Result<(), Error> {
     if text.contains('\0') {
         return Err(Error::BadName(format!(
@@ -97,6 +105,13 @@ fn without_nul(name: &str, text: &str) -> Result<(), Error> {
 
 fn headers(name: &str, headers: Option<&str>) -> Result<(), Error> {
     let Some(text) = headers else { return Ok(()) };
+    without_nul(name, text)?;
+    if text.len() > HEADERS_LIMIT {
+        return Err(Error::BadName(format!(
+            "emit {name}: headers of {} bytes are over the limit of {HEADERS_LIMIT}",
+            text.len()
+        )));
+    }
     let strings = serde_json::from_str::<std::collections::BTreeMap<String, String>>(text);
     let has_nul = matches!(look(text.as_bytes()), Looks::Nul);
     if strings.is_err() || has_nul {
@@ -128,6 +143,7 @@ fn event_id(id: Uuid, now: SystemTime) -> Result<(), Error> {
 
 fn is_json(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default();
+    let kind = kind.trim_end_matches(' ');
     kind.ends_with("/json") || kind.ends_with("+json")
 }
 
