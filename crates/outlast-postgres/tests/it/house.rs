@@ -78,7 +78,7 @@ pub(crate) async fn forward(client: &Client, seconds: i32) {
 }
 
 /// The current text of one function, from its `create` to its end.
-fn text_of(function: &str) -> &'static str {
+pub(crate) fn text_of(function: &str) -> &'static str {
     let head = format!("create or replace function outlast.{function}(");
     let file = migrate::FUNCTIONS
         .iter()

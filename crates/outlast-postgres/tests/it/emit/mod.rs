@@ -1,0 +1,7 @@
+//! The public door: what it refuses, what it stores, and what it promises about transactions.
+
+mod bad;
+mod bytes;
+mod durable;
+mod once;
+mod transaction;
