@@ -77,13 +77,19 @@ begin
   end loop;
 end $$;
 
--- Writes what this process must find again after a failover (see _process), in the commit of what it let out.
+-- Writes what this process must find again after a failover (see _process), in the commit of what it let out. That
+-- commit waits for the disk, whatever the session's habit: a mark that a crash takes back looks like rewound history.
 create or replace function outlast._remember(process uuid, seq bigint, nonce uuid, acked bigint) returns void
-language sql volatile
+language plpgsql volatile
 as $$
+#variable_conflict use_variable
+begin
+  if current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
   insert into outlast._process (process, seq, nonce, written_at) values (process, seq, nonce, outlast.clock());
-  delete from outlast._process p where p.process = _remember.process and p.seq < acked
-$$;
+  delete from outlast._process p where p.process = _remember.process and p.seq < acked;
+end $$;
 
 -- A new batch for each free lane that stands at the foremost common place, at most `n` events each.
 -- Takes its own tick when the window is used up. Answers no row when there is nothing, one row without a token when it
