@@ -506,9 +506,9 @@ ALTER TABLE ONLY outlast._processed_event_0
 ALTER TABLE ONLY outlast._started
     ADD CONSTRAINT _started_pkey PRIMARY KEY (token, seq);
 
-CREATE INDEX _event_event_id ON ONLY outlast._event USING btree (event_id);
+CREATE UNIQUE INDEX _event_event_id ON ONLY outlast._event USING btree (event_id, slot);
 
-CREATE INDEX _event_0_event_id_idx ON outlast._event_0 USING btree (event_id);
+CREATE UNIQUE INDEX _event_0_event_id_slot_idx ON outlast._event_0 USING btree (event_id, slot);
 
 CREATE INDEX _event_key ON ONLY outlast._event USING btree (key, id) WHERE (key IS NOT NULL);
 
@@ -532,7 +532,7 @@ CREATE INDEX _parked_since ON outlast._parked USING btree (consumer, parked_at);
 
 CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer) WHERE (state = 'waiting-version'::text);
 
-ALTER INDEX outlast._event_event_id ATTACH PARTITION outlast._event_0_event_id_idx;
+ALTER INDEX outlast._event_event_id ATTACH PARTITION outlast._event_0_event_id_slot_idx;
 
 ALTER INDEX outlast._event_key ATTACH PARTITION outlast._event_0_key_id_idx;
 

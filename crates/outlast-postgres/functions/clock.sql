@@ -34,7 +34,7 @@ declare
   first bigint := case when since = '-infinity' then last - 15
                   else floor(outlast._epoch(since - interval '1 hour') / 43200) end;
 begin
-  return array(select (s % 16)::smallint from generate_series(greatest(first, last - 15), last) s order by s);
+  return array(select (s % 16)::smallint from generate_series(greatest(first, last - 15), last) s);
 end $$;
 
 -- A v7 id minted from a time of our clock.

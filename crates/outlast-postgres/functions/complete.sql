@@ -7,6 +7,9 @@
 create or replace function outlast._in_batch(l outlast._lease, id uuid) returns outlast._found
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

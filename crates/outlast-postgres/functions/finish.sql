@@ -7,6 +7,7 @@ create or replace function outlast._finish(
   tokens uuid[], process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null)
 returns table (token uuid, leftovers int)
 language plpgsql volatile
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -76,6 +77,7 @@ create or replace function outlast._reclaim(
   holder text default null, sweep boolean default true)
 returns setof outlast._claimed
 language plpgsql volatile
+set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -70,6 +70,10 @@ end $$;
 create or replace function outlast._stragglers(a outlast._tick, b outlast._tick)
 returns table (xid xid8, since timestamptz)
 language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -94,14 +98,19 @@ begin
 end $$;
 
 -- Events of these lanes in the window (a, b] with lo < id <= up, in id order, at most n rows and max_bytes (the first
--- row always): all stragglers come before all others, because their ids are <= a.hi and the others' are above.
--- One statement a leaf, planned with its value: one leaf is opened and locked instead of sixteen. Every filter stands
--- inside of the limits, else a full page of other lanes would hide what follows it.
+-- row always; n null: all): all stragglers come before all others, because their ids are <= a.hi and the others' are
+-- above. Every filter stands inside of the limits, else a full page of other lanes would hide what follows it.
+-- One statement a leaf; the plan is kept, because to plan it anew took a quarter of a drain's time, and all plans but the
+-- one along an index are switched off, because a kept plan may be from the time when the table was empty. A switched off
+-- plan counts as dear, and what counts as dear is compiled: 50 ms a claim, hence no JIT.
 create or replace function outlast._scan(
   a outlast._tick, b outlast._tick, lo bigint, up bigint, n int, max_bytes bigint, c outlast._consumer, lanes int[])
 returns setof outlast._found
 language plpgsql stable
-set plan_cache_mode = force_custom_plan
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -110,11 +119,15 @@ declare
   late text[];
   xids xid8[];
   since timestamptz;
-  one_more bigint := n::bigint + 1;
+  one_more bigint := coalesce(n::bigint + 1, 9223372036854775807);
+  visible pg_snapshot := (b).snap;               -- a scalar: a field of a row would be unpacked for each event
+  of_id int := (c).id;
+  of_lanes int := (c).lanes;
+  below bigint := (a).hi;
   got outlast._found[] := '{}';
 begin
   select array_agg(t.type), array_agg(t.type) filter (where t.since is not null) into types, late
-  from outlast._consumer_type t where t.consumer = (c).id;
+  from outlast._consumer_type t where t.consumer = of_id;
 
   if lo < (a).hi then
     select array_agg(distinct x.xid), min(x.since) into xids, since from outlast._stragglers(a, b) x;
@@ -122,14 +135,14 @@ begin
       -- Up to b, not a: a writer may read its id before a and, on a machine that was suspended, its clock long after.
       foreach s in array outlast._log_slots(since, (b).at) loop
         got := got || array(
-          select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, (c).lanes), octet_length(e.payload), false)::outlast._found
+          select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, of_lanes), octet_length(e.payload), false)::outlast._found
           from unnest(xids) x (xid)
           cross join lateral (
             select * from outlast._event e
-            where e.slot = s and e.xid = x.xid and e.id > _scan.lo and e.id <= least(_scan.up, (a).hi)
+            where e.slot = s and e.xid = x.xid and e.id > _scan.lo and e.id <= least(_scan.up, below)
               and e.type = any (types)
-              and ((c).lanes = 1 or outlast._lane(e.key, e.id, (c).lanes) = any (_scan.lanes))
-              and (late is null or e.type <> all (late) or outlast._counts((c).id, e.type, e.xid))
+              and (of_lanes = 1 or outlast._lane(e.key, e.id, of_lanes) = any (_scan.lanes))
+              and (late is null or e.type <> all (late) or outlast._counts(of_id, e.type, e.xid))
             order by e.id limit one_more) e
           order by e.id limit one_more);
       end loop;
@@ -138,16 +151,22 @@ begin
   if cardinality(got) < one_more and up > (a).hi then
     foreach s in array outlast._log_slots((a).at, (b).at) loop
       got := got || array(
-        select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, (c).lanes), octet_length(e.payload), false)::outlast._found
+        select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, of_lanes), octet_length(e.payload), false)::outlast._found
         from outlast._event e
-        where e.slot = s and e.id > greatest(_scan.lo, (a).hi) and e.id <= _scan.up
-          and pg_visible_in_snapshot(e.xid, (b).snap) and e.type = any (types)
-          and ((c).lanes = 1 or outlast._lane(e.key, e.id, (c).lanes) = any (_scan.lanes))
-          and (late is null or e.type <> all (late) or outlast._counts((c).id, e.type, e.xid))
+        where e.slot = s and e.id > greatest(_scan.lo, below) and e.id <= _scan.up
+          and pg_visible_in_snapshot(e.xid, visible) and e.type = any (types)
+          and (of_lanes = 1 or outlast._lane(e.key, e.id, of_lanes) = any (_scan.lanes))
+          and (late is null or e.type <> all (late) or outlast._counts(of_id, e.type, e.xid))
         order by e.id limit one_more);
     end loop;
   end if;
 
+  -- Nearly always all of it fits, and the sums below are half of the work.
+  if n is null or (select sum(f.size) from unnest(got) f) <= max_bytes then
+    return query
+      select f.slot, f.id, f.event_id, f.lane, f.size, cardinality(got) > n from unnest(got) f order by f.id limit n;
+    return;
+  end if;
   return query
     select p.slot, p.id, p.event_id, p.lane, p.size, p.nth < p.total as more
     from (

@@ -36,7 +36,9 @@ begin
 end $$;
 
 create index _event_xid on outlast._event (xid, id);
-create index _event_event_id on outlast._event (event_id);
+-- Unique, with the leaf, so that a look-up by id and leaf is one probe whatever the statistics say: with a plain index and
+-- none of them it was a bitmap of the whole leaf (1 ms an event).
+create unique index _event_event_id on outlast._event (event_id, slot);
 create index _event_key on outlast._event (key, id) where key is not null;
 
 -- Caller-chosen keys: the same intent twice is one event.
