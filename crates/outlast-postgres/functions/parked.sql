@@ -182,7 +182,8 @@ declare
   budget int;
   txt text := outlast._clean(reason);
   charged boolean := fail.class <> 'throttled';
-  wait interval := make_interval(secs => greatest(coalesce(after_ms, 0), 0) / 1000.0);
+  -- Bounded before it is an interval: what is too long for one turned into no time at all.
+  wait interval := make_interval(secs => greatest(least(coalesce(after_ms, 0), 604800000), 0) / 1000.0);
 begin
   if fail.class is null or fail.class not in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified') then
     raise exception 'fail %: class % is not retry, throttled, unknown, permanent or unclassified', id,
