@@ -6,6 +6,7 @@
 mod emit;
 mod house;
 mod lease;
+mod parked;
 mod seeds;
 mod sql;
 mod window;
