@@ -22,6 +22,13 @@ begin
   if coalesce(cardinality(types), 0) = 0 then
     raise exception 'consumer % has no event type', name using errcode = 'OL005';
   end if;
+  if start is null or start not in ('now', 'earliest') then
+    raise exception 'consumer %: start % is not now or earliest', name, quote_nullable(start) using errcode = 'OL005';
+  end if;
+  if lane_count not between 1 and 1024 or attempts < 1 then
+    raise exception 'consumer %: % lanes are not 1 to 1024, or % attempts are not one', name, lane_count, attempts
+      using errcode = 'OL005';
+  end if;
   perform outlast._check_envelope(u, '', null, null, 1, 'application/json') from unnest(types) u;
   perform pg_advisory_xact_lock(hashtextextended('consumer ' || name, 7308));
   select * into c from outlast._consumer x where x.name = _register.name;
