@@ -3,6 +3,7 @@
 //! Each test has a database of its own. A race is made by holding one side at a named place, never by waiting some
 //! time. Random runs print their seed; `OUTLAST_SEEDS=n` runs more of them, `OUTLAST_SEED=s` one again.
 
+mod claim;
 mod emit;
 mod house;
 mod lease;
