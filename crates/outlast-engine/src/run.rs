@@ -31,6 +31,7 @@ pub(crate) mod leases;
 mod record;
 pub(crate) mod registry;
 pub(crate) mod signal;
+mod tries;
 pub(crate) mod wake;
 
 /// Connections for claims and records. Two consumers' statements can overlap; more would only queue in the server.

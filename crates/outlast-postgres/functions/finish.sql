@@ -27,6 +27,19 @@ begin
   end if;
 end $$;
 
+-- The last seals of a batch and its end, in one commit: in a trickle of events that is one commit of three.
+create or replace function outlast._seal_and_finish(
+  token uuid, ids uuid[], repeated boolean,
+  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null)
+returns int
+language plpgsql volatile
+set jit = off
+as $$
+begin
+  perform outlast._seal(token, ids, repeated);
+  return (select f.leftovers from outlast._finish(array[token], process, seq, nonce, acked) f);
+end $$;
+
 -- The end of one lease that this transaction has taken.
 create or replace function outlast._end(l outlast._lease) returns int
 language plpgsql volatile

@@ -301,6 +301,27 @@ impl Store {
             .sum())
     }
 
+    /// The last seals of a batch and its end, in one commit: as [`Store::seal`] and [`Store::finish`].
+    pub async fn seal_and_finish(
+        &self,
+        token: Uuid,
+        ids: &[Uuid],
+        repeated: bool,
+    ) -> Result<usize, Error> {
+        let rows = self
+            .remembered(
+                "select outlast._seal_and_finish($5, $6, $7, $1, $2, $3, $4)",
+                &[
+                    (&token, Type::UUID),
+                    (&ids, Type::UUID_ARRAY),
+                    (&repeated, Type::BOOL),
+                ],
+            )
+            .await?;
+        let leftovers = rows.first().and_then(|row| row.get::<_, Option<i32>>(0));
+        Ok(leftovers.and_then(|n| usize::try_from(n).ok()).unwrap_or(0))
+    }
+
     /// Gives a batch back without a charge; `running` are the ids that a handler still works on.
     pub async fn hand_back(&self, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
         self.one(

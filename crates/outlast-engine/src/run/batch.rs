@@ -3,26 +3,26 @@
 //! Never holds a transaction or a lock while a handler of outside effects runs. A handler that overruns its deadline is
 //! told, given a grace, and then left to itself: its place stays taken, what it returns is not recorded.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use outlast_core::{Failure, Outcome};
 use outlast_postgres::store::Claimed;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{consumer::Consumer, flush::Flush, leases::Lease, record, registry, signal::Stop};
+use super::{
+    consumer::Consumer,
+    flush::Flush,
+    leases::Lease,
+    record,
+    signal::Stop,
+    tries::{Tried, Unit, attempt, units},
+};
 use crate::{
     crash::{self, Point},
-    handler::{BatchEnd, Delivery, End, Form, Handler},
+    handler::{BatchEnd, End},
 };
 
 /// How often an event is run again at once after a conflict between transactions, before that counts as a failure.
@@ -41,24 +41,13 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// What is tried at once: one event, or a run of events for a handler that takes many.
-struct Unit<S> {
-    events: Vec<Arc<Claimed>>,
-    handler: Option<Arc<Handler<S>>>,
-    conflicts: u32,
-}
-
-/// A try that has ended, or has been given up.
-struct Tried<S> {
-    unit: Unit<S>,
-    end: BatchEnd,
-}
-
 /// What a batch run works with.
 struct Run<'a, S> {
     consumer: &'a Consumer<S>,
     lease: Lease,
     flush: Flush,
+    /// The last ids to be sealed: in one commit with the end.
+    last: Vec<Uuid>,
     waiting: VecDeque<Unit<S>>,
     started: Vec<Uuid>,
     /// Something of it never started, or nobody knows how it ended: that is nobody's failure.
@@ -87,6 +76,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             events: events.len(),
             ..Ended::default()
         },
+        last: Vec::new(),
         waiting: units(consumer, events),
         started: Vec::new(),
         incomplete: false,
@@ -100,7 +90,10 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         let may_start = !run.waiting.is_empty();
         tokio::select! {
             biased;
-            Some(tried) = running.next() => run.settle(tried).await,
+            Some(tried) = running.next() => {
+                let last = running.is_empty();
+                run.settle(tried, last).await;
+            }
             () = run.lease.lost(), if !told.is_cancelled() => {
                 told.cancel();
                 run.incomplete |= may_start;
@@ -134,113 +127,6 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     run.end(handed_back).await
 }
 
-/// All events of a type for a handler that takes many; everything else one by one. Within a type the order of the log
-/// stays; between types none is promised, so that events of other types in between do not make small commits of it.
-fn units<S>(consumer: &Consumer<S>, events: Vec<Claimed>) -> VecDeque<Unit<S>> {
-    let mut units: VecDeque<Unit<S>> = VecDeque::new();
-    let mut gathering: HashMap<String, usize> = HashMap::new();
-    for event in events {
-        let handler = consumer.registry.find(&event.kind, event.version);
-        let many = handler
-            .as_ref()
-            .is_some_and(|handler| matches!(handler.form, Form::Batch(..)));
-        if many {
-            if let Some(&unit) = gathering.get(&event.kind) {
-                units[unit].events.push(Arc::new(event));
-                continue;
-            }
-            gathering.insert(event.kind.clone(), units.len());
-        }
-        units.push_back(Unit {
-            events: vec![Arc::new(event)],
-            handler,
-            conflicts: 0,
-        });
-    }
-    units
-}
-
-/// One try, from the check of its lease to its report.
-async fn attempt<S: Clone + Send + Sync + 'static>(
-    consumer: Consumer<S>,
-    unit: Unit<S>,
-    lease: Lease,
-    permit: OwnedSemaphorePermit,
-    told: CancellationToken,
-) -> Tried<S> {
-    let ids = |unit: &Unit<S>| unit.events.iter().map(|event| event.event_id).collect();
-    let whole = |unit: Unit<S>, end| Tried {
-        end: BatchEnd {
-            unreadable: Vec::new(),
-            ids: ids(&unit),
-            end,
-        },
-        unit,
-    };
-    let Some(handler) = unit.handler.clone() else {
-        return whole(unit, End::NotStarted);
-    };
-    // What cannot be renewed any more must fit into what is left.
-    if lease.is_lost() || lease.left() < consumer.leases.length() / 4 {
-        return whole(unit, End::NotStarted);
-    }
-    let deadline = Instant::now() + consumer.settings.deadline;
-    let mut deliveries = unit.events.iter().map(|event| {
-        let number = u32::try_from(event.attempt).unwrap_or(1);
-        Delivery::new(
-            registry::received(event),
-            event.token,
-            number,
-            deadline,
-            told.clone(),
-        )
-    });
-    let (context, state) = (consumer.context.clone(), consumer.state.clone());
-    let work = match &handler.form {
-        Form::Effect(one) | Form::Tx(one, _) => match deliveries.next() {
-            Some(delivery) => one.clone().start(context, state, delivery),
-            None => return whole(unit, End::NotStarted),
-        },
-        Form::Batch(many, _) => {
-            let work = many.clone().start(context, state, deliveries.collect());
-            return match in_time(&consumer, work, permit, deadline).await {
-                Ok(end) => Tried { unit, end },
-                Err(failure) => whole(unit, End::Failed(failure)),
-            };
-        }
-    };
-    let end = in_time(&consumer, work, permit, deadline)
-        .await
-        .unwrap_or_else(End::Failed);
-    whole(unit, end)
-}
-
-/// Waits for a try until its deadline and grace are over. The task itself is never dropped inside of somebody's driver:
-/// it keeps its place until it returns.
-async fn in_time<S, T: Send + 'static>(
-    consumer: &Consumer<S>,
-    mut work: tokio::task::JoinHandle<T>,
-    permit: OwnedSemaphorePermit,
-    deadline: Instant,
-) -> Result<T, Failure> {
-    match tokio::time::timeout_at(deadline + consumer.settings.grace, &mut work).await {
-        Ok(Ok(end)) => Ok(end),
-        Ok(Err(error)) => Err(Failure::unclassified(format_args!(
-            "the try ended without a report: {error}"
-        ))),
-        Err(_) => {
-            tokio::spawn(async move {
-                let _ = work.await;
-                drop(permit);
-            });
-            Err(Failure::retry(format_args!(
-                "the deadline of {:?} has passed",
-                consumer.settings.deadline
-            )))
-        }
-    }
-}
-
 impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     /// Marks a unit of a reclaimed batch as about to start. Unmarked it must not start: it would be nobody's suspect.
     async fn mark(&self, unit: &Unit<S>) -> bool {
@@ -254,7 +140,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     }
 
     /// Records what a try reported.
-    async fn settle(&mut self, tried: Tried<S>) {
+    async fn settle(&mut self, tried: Tried<S>, last: bool) {
         let Tried {
             unit,
             end:
@@ -268,6 +154,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             self.fail(&unit, id, &failure).await;
         }
         match end {
+            End::Done(Outcome::Done) if last && self.waiting.is_empty() => self.last = ids,
             End::Done(Outcome::Done) => self.flush.push(ids.into_iter()),
             End::Done(Outcome::Skipped(reason)) => {
                 let (store, token) = (&self.consumer.store, self.lease.token);
@@ -386,10 +273,14 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     /// A batch whose lease has lapsed is given back too: what of it is not sealed was perhaps never started, or could not
     /// be recorded. Its end would charge the events for that.
     async fn end(mut self, handed_back: Option<Vec<Uuid>>) -> Ended {
-        let (store, lease) = (&self.consumer.store, &self.lease);
-        self.ended.done += self.flush.end().await;
-        let incomplete = self.incomplete || lease.is_lost();
+        let incomplete = self.incomplete || self.lease.is_lost();
         let handed_back = handed_back.or_else(|| incomplete.then(Vec::new));
+        let (store, lease) = (&self.consumer.store, &self.lease);
+        let (done, ended) = self
+            .flush
+            .end(std::mem::take(&mut self.last), handed_back.is_none())
+            .await;
+        self.ended.done += done;
         if let Some(running) = handed_back {
             record::logged(
                 record::until_lost(lease, "a hand back", || {
@@ -398,17 +289,13 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 .await,
             );
             crash::at(Point::HandedBack);
-        } else {
-            let tokens = [lease.token];
-            crash::at(Point::Finishing);
-            let finished = record::until_lost(lease, "an end", || store.finish(&tokens)).await;
-            match finished.inspect(|_| crash::at(Point::Finished)) {
-                Ok(0) => {}
-                Ok(leftovers) => {
-                    tracing::warn!(consumer = %self.consumer.name, lease = %lease.token, leftovers, "parked as unsealed: a handler returned without a seal");
-                }
-                Err(error) => record::logged::<()>(Err(error)),
+        }
+        match ended {
+            Some(Ok(leftovers)) if leftovers > 0 => {
+                tracing::warn!(consumer = %self.consumer.name, lease = %lease.token, leftovers, "parked as unsealed: a handler returned without a seal");
             }
+            Some(Err(error)) => record::logged::<()>(Err(error)),
+            _ => {}
         }
         self.consumer.leases.drop(lease.token);
         self.ended.took = lease.held_since().elapsed();

@@ -12,6 +12,9 @@ const AT_ONCE: usize = 1000;
 
 /// The seals of one batch.
 pub(crate) struct Flush {
+    store: Store,
+    lease: Lease,
+    reclaimed: bool,
     ids: mpsc::UnboundedSender<Uuid>,
     task: JoinHandle<usize>,
 }
@@ -21,9 +24,13 @@ impl Flush {
     pub(crate) fn new(store: Store, lease: Lease, reclaimed: bool) -> Self {
         // Unbounded, but never holds more than the batch.
         let (ids, rest) = mpsc::unbounded_channel();
+        let task = tokio::spawn(gather(store.clone(), lease.clone(), reclaimed, rest));
         Self {
+            store,
+            lease,
+            reclaimed,
             ids,
-            task: tokio::spawn(gather(store, lease, reclaimed, rest)),
+            task,
         }
     }
 
@@ -35,14 +42,66 @@ impl Flush {
         }
     }
 
-    /// Waits until all are committed; answers how many were.
-    pub(crate) async fn end(self) -> usize {
-        drop(self.ids);
-        self.task.await.unwrap_or_else(|error| {
+    /// Waits until all are committed, then seals the last ones and, if asked, ends the batch in the same commit. Answers how
+    /// many were sealed, and how many were left over at the end.
+    pub(crate) async fn end(
+        self,
+        last: Vec<Uuid>,
+        finish: bool,
+    ) -> (usize, Option<Result<usize, Error>>) {
+        let Self {
+            store,
+            lease,
+            reclaimed,
+            ids,
+            task,
+        } = self;
+        drop(ids);
+        let mut sealed = task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "the flush ended without a report");
             0
-        })
+        });
+        if finish && !last.is_empty() {
+            crash::at(Point::Finishing);
+            match seal_and_finish(&store, &lease, &last, reclaimed).await {
+                // One of them cannot be sealed: each by itself.
+                Err(Error::AlreadySealed | Error::NotInClaim) => {}
+                ended => {
+                    crash::at(Point::Finished);
+                    return (sealed + last.len(), Some(ended));
+                }
+            }
+        }
+        if !last.is_empty() {
+            match seal(&store, &lease, &last, true).await {
+                Ok(n) => sealed += n,
+                Err(error) => record::logged::<()>(Err(error)),
+            }
+        }
+        if !finish {
+            return (sealed, None);
+        }
+        crash::at(Point::Finishing);
+        let tokens = [lease.token];
+        let ended = record::until_lost(&lease, "an end", || store.finish(&tokens)).await;
+        crash::at(Point::Finished);
+        (sealed, Some(ended))
     }
+}
+
+/// The last seals and the end in one commit.
+async fn seal_and_finish(
+    store: &Store,
+    lease: &Lease,
+    ids: &[Uuid],
+    reclaimed: bool,
+) -> Result<usize, Error> {
+    let mut tries = 0;
+    record::until_lost(lease, "an end", || {
+        tries += 1;
+        store.seal_and_finish(lease.token, ids, reclaimed || tries > 1)
+    })
+    .await
 }
 
 async fn gather(

@@ -1,0 +1,135 @@
+//! Tries: what of a batch runs at once, and one run of it, from the check of its lease to its report.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use outlast_core::Failure;
+use outlast_postgres::store::Claimed;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{consumer::Consumer, leases::Lease, registry};
+use crate::handler::{BatchEnd, Delivery, End, Form, Handler};
+
+/// What is tried at once: one event, or a run of events for a handler that takes many.
+pub(super) struct Unit<S> {
+    pub(super) events: Vec<Arc<Claimed>>,
+    pub(super) handler: Option<Arc<Handler<S>>>,
+    /// How often it has met a conflict between transactions.
+    pub(super) conflicts: u32,
+}
+
+/// A try that has ended, or has been given up.
+pub(super) struct Tried<S> {
+    pub(super) unit: Unit<S>,
+    pub(super) end: BatchEnd,
+}
+
+/// All events of a type for a handler that takes many; everything else one by one. Within a type the order of the log
+/// stays; between types none is promised, so that events of other types in between do not make small commits of it.
+pub(super) fn units<S>(consumer: &Consumer<S>, events: Vec<Claimed>) -> VecDeque<Unit<S>> {
+    let mut units: VecDeque<Unit<S>> = VecDeque::new();
+    let mut gathering: HashMap<String, usize> = HashMap::new();
+    for event in events {
+        let handler = consumer.registry.find(&event.kind, event.version);
+        let many = handler
+            .as_ref()
+            .is_some_and(|handler| matches!(handler.form, Form::Batch(..)));
+        if many {
+            if let Some(&unit) = gathering.get(&event.kind) {
+                units[unit].events.push(Arc::new(event));
+                continue;
+            }
+            gathering.insert(event.kind.clone(), units.len());
+        }
+        units.push_back(Unit {
+            events: vec![Arc::new(event)],
+            handler,
+            conflicts: 0,
+        });
+    }
+    units
+}
+
+/// One try, from the check of its lease to its report.
+pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
+    consumer: Consumer<S>,
+    unit: Unit<S>,
+    lease: Lease,
+    permit: OwnedSemaphorePermit,
+    told: CancellationToken,
+) -> Tried<S> {
+    let ids = |unit: &Unit<S>| unit.events.iter().map(|event| event.event_id).collect();
+    let whole = |unit: Unit<S>, end| Tried {
+        end: BatchEnd {
+            unreadable: Vec::new(),
+            ids: ids(&unit),
+            end,
+        },
+        unit,
+    };
+    let Some(handler) = unit.handler.clone() else {
+        return whole(unit, End::NotStarted);
+    };
+    // What cannot be renewed any more must fit into what is left.
+    if lease.is_lost() || lease.left() < consumer.leases.length() / 4 {
+        return whole(unit, End::NotStarted);
+    }
+    let deadline = Instant::now() + consumer.settings.deadline;
+    let mut deliveries = unit.events.iter().map(|event| {
+        let number = u32::try_from(event.attempt).unwrap_or(1);
+        Delivery::new(
+            registry::received(event),
+            event.token,
+            number,
+            deadline,
+            told.clone(),
+        )
+    });
+    let (context, state) = (consumer.context.clone(), consumer.state.clone());
+    let work = match &handler.form {
+        Form::Effect(one) | Form::Tx(one, _) => match deliveries.next() {
+            Some(delivery) => one.clone().start(context, state, delivery),
+            None => return whole(unit, End::NotStarted),
+        },
+        Form::Batch(many, _) => {
+            let work = many.clone().start(context, state, deliveries.collect());
+            return match in_time(&consumer, work, permit, deadline).await {
+                Ok(end) => Tried { unit, end },
+                Err(failure) => whole(unit, End::Failed(failure)),
+            };
+        }
+    };
+    let end = in_time(&consumer, work, permit, deadline)
+        .await
+        .unwrap_or_else(End::Failed);
+    whole(unit, end)
+}
+
+/// Waits for a try until its deadline and grace are over. The task itself is never dropped inside of somebody's driver:
+/// it keeps its place until it returns.
+async fn in_time<S, T: Send + 'static>(
+    consumer: &Consumer<S>,
+    mut work: tokio::task::JoinHandle<T>,
+    permit: OwnedSemaphorePermit,
+    deadline: Instant,
+) -> Result<T, Failure> {
+    match tokio::time::timeout_at(deadline + consumer.settings.grace, &mut work).await {
+        Ok(Ok(end)) => Ok(end),
+        Ok(Err(error)) => Err(Failure::unclassified(format_args!(
+            "the try ended without a report: {error}"
+        ))),
+        Err(_) => {
+            tokio::spawn(async move {
+                let _ = work.await;
+                drop(permit);
+            });
+            Err(Failure::retry(format_args!(
+                "the deadline of {:?} has passed",
+                consumer.settings.deadline
+            )))
+        }
+    }
+}
