@@ -530,7 +530,7 @@ CREATE INDEX _parked_quarantined ON outlast._parked USING btree (consumer, chang
 
 CREATE INDEX _parked_since ON outlast._parked USING btree (consumer, parked_at);
 
-CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer) WHERE (state = 'waiting-version'::text);
+CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer, type, schema_version) WHERE (state = 'waiting-version'::text);
 
 ALTER INDEX outlast._event_event_id ATTACH PARTITION outlast._event_0_event_id_slot_idx;
 

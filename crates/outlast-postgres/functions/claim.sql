@@ -55,8 +55,11 @@ begin
   if events is null then return; end if;
   done := array(select * from outlast._sealed((b).consumer, events));
   if cardinality(done) = cardinality(events) then return; end if;
-  done := done || array(
-    select p.event_id from outlast._parked p where p.consumer = (b).consumer and p.event_id = any (events));
+  if exists (select from outlast._parked p where p.consumer = (b).consumer) then
+    done := done || array(
+      select p.event_id from unnest(events) u (id) cross join lateral (
+        select p.event_id from outlast._parked p where p.consumer = (b).consumer and p.event_id = u.id offset 0) p);
+  end if;
   return query
     select r.slot, r.id, r.event_id from unnest(slots, ids, events) r (slot, id, event_id)
     where not exists (select from unnest(done) d (u) where d.u = r.event_id)

@@ -91,7 +91,9 @@ begin
     perform outlast.complete(_seal.token, u) from unnest(ids) u;
     return cardinality(ids);
   end if;
-  if exists (select from outlast._parked p where p.consumer = l.consumer and p.event_id = any (ids)) then
+  if exists (select from outlast._parked p where p.consumer = l.consumer)
+    and exists (select from unnest(ids) u (id) cross join lateral (
+      select from outlast._parked p where p.consumer = l.consumer and p.event_id = u.id offset 0) p) then
     raise exception 'an event of the claim % is parked: a later try owns it', _seal.token using errcode = 'OL003';
   end if;
   if repeated then

@@ -67,12 +67,12 @@ begin
   if not exists (select from outlast._consumer c where c.id = _claim_parked.consumer and c.state = 'active') then
     return;
   end if;
-  if types is not null then
+  -- One type at a time: in one statement the planner read all that wait.
+  for i in 1..coalesce(cardinality(types), 0) loop
     update outlast._parked w set state = 'retry', next_at = at, changed_at = at
     where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
-      and exists (select from unnest(types, versions) u (type, version)
-                  where u.type = w.type and u.version >= w.schema_version);
-  end if;
+      and w.type = types[i] and w.schema_version <= versions[i];
+  end loop;
   for due in
     select x.event_id from outlast._parked x
     where x.consumer = _claim_parked.consumer and x.state = 'retry' and x.next_at <= at

@@ -25,7 +25,7 @@ begin
   select array_agg(o.xid order by o.xid), array_agg(o.since order by o.xid) into t.open, t.open_at
   from (
     select x.xid, case when x.xid > (prev).h then (prev).at
-                  else coalesce(k.since, (prev).young_at, '-infinity') end as since
+                  else coalesce(k.since, (prev).young_at, (prev).at) end as since
     from pg_snapshot_xip(t.snap) x (xid)
     left join unnest((prev).open, (prev).open_at) k (xid, since) on k.xid = x.xid
     where t.hi > (prev).hi or k.xid is not null or (x.xid >= (prev).young and x.xid <= (prev).h)
@@ -42,6 +42,32 @@ create or replace function outlast._tick_zero() returns outlast._tick
 language sql immutable parallel safe
 as $$ select ('1:1:', 0, '1', '-infinity', null, null, null, null)::outlast._tick $$;
 
+-- The transactions of this leaf that have events here and lie in [from_xid, to_xid], each with its lowest id. Walked
+-- from one to the next, never as a range: one of them may have many events. A row comparison, because without statistics
+-- the planner thought nothing of walking the leaf by its primary key.
+create or replace function outlast._writers(slot smallint, from_xid xid8, to_xid xid8)
+returns table (xid xid8, first bigint)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  xid := from_xid;
+  first := 0;
+  loop
+    select e.xid, e.id into xid, first
+    from outlast._event e
+    where e.slot = _writers.slot and (e.xid, e.id) > (_writers.xid, _writers.first) and e.xid <= to_xid
+    order by e.xid, e.id limit 1;
+    exit when not found;
+    return next;
+    first := 9223372036854775807;
+  end loop;
+end $$;
+
 -- Is there anything beyond this tick? Costs no transaction id. The sequence alone would miss a straggler.
 create or replace function outlast._beyond(t outlast._tick) returns boolean
 language plpgsql stable
@@ -56,24 +82,16 @@ begin
   end if;
   if (t).young is not null then
     foreach s in array outlast._log_slots((t).young_at, outlast.clock()) loop
-      if exists (select from outlast._event e
-                 where e.slot = s and e.xid >= (t).young and e.xid <= (t).h and e.id <= (t).hi) then
-        return true;
-      end if;
+      if exists (select from outlast._writers(s, (t).young, (t).h) w where w.first <= (t).hi) then return true; end if;
     end loop;
   end if;
   return false;
 end $$;
 
 -- The stragglers of a window: transactions that tick a did not see ended and tick b did, with how old they can be.
--- The range [young, h] is walked by the distinct transaction ids of its events, never generated.
 create or replace function outlast._stragglers(a outlast._tick, b outlast._tick)
 returns table (xid xid8, since timestamptz)
 language plpgsql stable
-set plan_cache_mode = force_generic_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -85,15 +103,8 @@ begin
   if (a).young is null then return; end if;
   foreach s in array outlast._log_slots((a).young_at, (b).at) loop
     return query
-      with recursive w (xid) as (
-        (select e.xid from outlast._event e
-         where e.slot = s and e.xid >= (a).young and e.xid <= (a).h order by e.xid limit 1)
-        union all
-        select (select e.xid from outlast._event e
-                where e.slot = s and e.xid > w.xid and e.xid <= (a).h order by e.xid limit 1)
-        from w where w.xid is not null
-      )
-      select w.xid, (a).young_at from w where w.xid is not null and pg_visible_in_snapshot(w.xid, (b).snap);
+      select w.xid, (a).young_at from outlast._writers(s, (a).young, (a).h) w
+      where w.first <= (a).hi and pg_visible_in_snapshot(w.xid, (b).snap);
   end loop;
 end $$;
 

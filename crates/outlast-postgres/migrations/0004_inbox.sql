@@ -55,6 +55,6 @@ create table outlast._parked (
   check ((state = 'retry') = (next_at is not null))
 );
 create index _parked_due on outlast._parked (consumer, next_at) where state = 'retry';
-create index _parked_waiting on outlast._parked (consumer) where state = 'waiting-version';
+create index _parked_waiting on outlast._parked (consumer, type, schema_version) where state = 'waiting-version';
 create index _parked_since on outlast._parked (consumer, parked_at);
 create index _parked_quarantined on outlast._parked (consumer, changed_at) where state = 'quarantined';
