@@ -66,7 +66,7 @@ pub use armed::{CRASH, PAUSE, at};
 #[cfg(feature = "crash-points")]
 mod armed {
     use super::Point;
-    use rustix::process::{Signal, getpid, kill_process};
+    use nix::sys::signal::{Signal, raise};
     use std::{
         env,
         str::FromStr,
@@ -170,8 +170,8 @@ mod armed {
 
     static ORDERS: LazyLock<[Option<Order>; 2]> = LazyLock::new(|| {
         [
-            Order::read(CRASH, Signal::KILL, "dies"),
-            Order::read(PAUSE, Signal::STOP, "stops"),
+            Order::read(CRASH, Signal::SIGKILL, "dies"),
+            Order::read(PAUSE, Signal::SIGSTOP, "stops"),
         ]
     });
 
@@ -181,8 +181,9 @@ mod armed {
             if order.point == point && order.seen.fetch_add(1, Ordering::Relaxed) + 1 == order.nth {
                 let (word, nth) = (order.word, order.nth);
                 eprintln!("crash point: {word} at {}:{nth}", point.as_str());
-                // Delivered before kill(2) returns, so nothing after this line runs.
-                kill_process(getpid(), order.signal).expect("a process may always signal itself");
+                // To this very thread: one to the process goes to whichever thread comes first, and this one would run on
+                // for a while.
+                raise(order.signal).expect("a thread may always signal itself");
             }
         }
     }
