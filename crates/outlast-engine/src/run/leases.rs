@@ -5,14 +5,18 @@
 
 use std::{
     collections::HashMap,
+    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use outlast_postgres::{Error, connect::Target};
+use outlast_postgres::{
+    Error,
+    connect::{Target, connect},
+};
 use tokio::{
     sync::watch,
-    time::{Instant, MissedTickBehavior},
+    time::{Instant, Interval, MissedTickBehavior},
 };
 use tokio_postgres::{Client, types::Type};
 use uuid::Uuid;
@@ -137,51 +141,67 @@ impl Leases {
 
 /// Renews all leases every third of their length, until the process ends. Connects again when the connection breaks.
 pub(crate) async fn renew(leases: Leases, target: Target) {
-    let mut every = tokio::time::interval(leases.length() / 3);
+    let length = leases.length();
+    let mut every = tokio::time::interval(length / 3);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client: Option<Client> = None;
     loop {
         every.tick().await;
-        let tokens = leases.tokens();
-        if !tokens.is_empty() {
-            let asked = Instant::now();
-            match tokio::time::timeout(
-                leases.length() / 3,
-                once(&mut client, &target, &tokens, leases.length()),
-            )
-            .await
-            {
-                Ok(Ok(renewed)) => {
-                    crash::at(Point::Renewed);
-                    leases.renewed(&tokens, &renewed, asked);
+        leases.lapse();
+        // Before there is a lease: the first renewal should not have to wait for a connection. However long one takes,
+        // it is not begun anew each time, or a slow server would cost every lease.
+        if client.as_ref().is_none_or(Client::is_closed) {
+            match meanwhile(&leases, &mut every, connect(&target)).await {
+                Ok((connected, _driver)) => client = Some(connected),
+                Err(error) => {
+                    let held = leases.tokens().len();
+                    tracing::warn!(%error, leases = held, "no connection for renewals");
+                    continue;
                 }
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, leases = tokens.len(), "leases were not renewed");
-                    client = None;
-                }
-                Err(_) => {
-                    tracing::warn!(
-                        leases = tokens.len(),
-                        "leases were not renewed: the database does not answer"
-                    );
-                    client = None;
-                }
+            }
+        }
+        let (Some(connected), tokens) = (&client, leases.tokens()) else {
+            continue;
+        };
+        if tokens.is_empty() {
+            continue;
+        }
+        let asked = Instant::now();
+        let renewal = tokio::time::timeout(length, once(connected, &tokens, length));
+        match meanwhile(&leases, &mut every, renewal).await {
+            Ok(Ok(renewed)) => {
+                crash::at(Point::Renewed);
+                leases.renewed(&tokens, &renewed, asked);
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, leases = tokens.len(), "leases were not renewed");
+                client = None;
+            }
+            Err(_) => {
+                tracing::warn!(
+                    leases = tokens.len(),
+                    "leases were not renewed: the database does not answer"
+                );
+                client = None;
             }
         }
         leases.lapse();
     }
 }
 
-async fn once(
-    client: &mut Option<Client>,
-    target: &Target,
-    tokens: &[Uuid],
-    length: Duration,
-) -> Result<Vec<Uuid>, Error> {
-    let client = match client {
-        Some(client) if !client.is_closed() => client,
-        closed => closed.insert(outlast_postgres::connect::connect(target).await?.0),
-    };
+/// Waits for work with the database. What lapses meanwhile by our own clock is lost, whether that answers or not.
+async fn meanwhile<T>(leases: &Leases, every: &mut Interval, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            _ = every.tick() => leases.lapse(),
+        }
+    }
+}
+
+async fn once(client: &Client, tokens: &[Uuid], length: Duration) -> Result<Vec<Uuid>, Error> {
     let ms = i32::try_from(length.as_millis()).unwrap_or(i32::MAX);
     let rows = client
         .query_typed(

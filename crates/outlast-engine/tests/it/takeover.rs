@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outlast_core::Failure;
-use outlast_engine::{Attempt, Consumer, Start};
+use outlast_engine::{Attempt, Consumer, Settings, Start};
 use outlast_postgres::tx::ClientTx;
 use outlast_testkit::proxy::Proxy;
 use tokio::sync::mpsc;
@@ -83,6 +83,34 @@ async fn a_handler_longer_than_its_lease_keeps_it_by_renewal() {
     let one = given.start(told.clone(), consumer());
     next(&mut hears).await;
     let two = given.start(told, consumer());
+    given.processed(1).await;
+    assert!(hears.try_recv().is_err(), "it ran once");
+    one.stop().await.unwrap();
+    two.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_kept_although_each_new_connection_takes_longer_than_its_third() {
+    async fn long(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
+        let _ = told.send(ping.n);
+        // Two leases; nothing is waited for here but time itself.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        Ok(())
+    }
+    let given = given().await;
+    given.emit(0..1).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let consumer = || Consumer::new("mailer").from(Start::Earliest).on(long);
+    let settings = || Settings {
+        lease: Duration::from_secs(2),
+        ..Given::settings()
+    };
+    // PostgreSQL's own setting for slow starts of sessions.
+    let (url, slow) = (given.database.url(), "options=-c%20post_auth_delay%3D1");
+    let url = format!("{url}{}{slow}", if url.contains('?') { '&' } else { '?' });
+    let one = given.start_at(&url, told.clone(), consumer(), settings());
+    next(&mut hears).await;
+    let two = given.start_at(&url, told, consumer(), settings());
     given.processed(1).await;
     assert!(hears.try_recv().is_err(), "it ran once");
     one.stop().await.unwrap();
