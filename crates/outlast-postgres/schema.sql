@@ -528,7 +528,7 @@ CREATE INDEX _parked_due ON outlast._parked USING btree (consumer, next_at) WHER
 
 CREATE INDEX _parked_quarantined ON outlast._parked USING btree (consumer, changed_at) WHERE (state = 'quarantined'::text);
 
-CREATE INDEX _parked_since ON outlast._parked USING btree (consumer, parked_at);
+CREATE INDEX _parked_since ON outlast._parked USING btree (parked_at, consumer);
 
 CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer, type, schema_version) WHERE (state = 'waiting-version'::text);
 

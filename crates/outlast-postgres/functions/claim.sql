@@ -37,6 +37,21 @@ begin
   end loop;
 end $$;
 
+-- What this consumer has parked since a batch was claimed: nothing else can be of that batch. A minute covers a clock
+-- that was set. Along _parked_since: the dead versions of what was parked long ago may be many.
+create or replace function outlast._recently_parked(consumer int, claimed_at timestamptz) returns setof uuid
+language plpgsql stable
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+  return query select p.event_id from outlast._parked p
+    where p.parked_at >= _recently_parked.claimed_at - interval '1 minute'
+      and p.consumer + 0 = _recently_parked.consumer         -- + 0: not by the primary key
+    order by p.parked_at;
+end $$;
+
 -- What is left of a batch: window - inbox - parked. Computed under the exclusive lease, in a statement after it.
 create or replace function outlast._left(b outlast._batch)
 returns table (slot smallint, id bigint, event_id uuid)
@@ -55,11 +70,7 @@ begin
   if events is null then return; end if;
   done := array(select * from outlast._sealed((b).consumer, events));
   if cardinality(done) = cardinality(events) then return; end if;
-  if exists (select from outlast._parked p where p.consumer = (b).consumer) then
-    done := done || array(
-      select p.event_id from unnest(events) u (id) cross join lateral (
-        select p.event_id from outlast._parked p where p.consumer = (b).consumer and p.event_id = u.id offset 0) p);
-  end if;
+  done := done || array(select * from outlast._recently_parked((b).consumer, (b).claimed_at));
   return query
     select r.slot, r.id, r.event_id from unnest(slots, ids, events) r (slot, id, event_id)
     where not exists (select from unnest(done) d (u) where d.u = r.event_id)
@@ -101,7 +112,8 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
   insert into outlast._process (process, seq, nonce, written_at) values (process, seq, nonce, outlast.clock());
-  delete from outlast._process p where p.process = _remember.process and p.seq < acked;
+  -- From below nothing: under a held snapshot the dead ones of a whole day would be walked each time.
+  delete from outlast._process p where p.process = _remember.process and p.seq between acked - 50 and acked - 1;
 end $$;
 
 -- A new batch for each free lane that stands at the foremost common place, at most `n` events each.
@@ -163,8 +175,9 @@ begin
       cross join lateral (
         select * from outlast._batch x where x.consumer = c.id and x.lane = u.lane order by x.seq desc limit 1) x
     ) q
+    -- What is in flight in an ordered lane is its newest batch: one probe, not a walk over the dead of the lane.
     where not c.ordered or not exists (
-      select from outlast._lease l where l.room = 'batch' and l.consumer = c.id and l.lane = q.lane)
+      select from outlast._lease l where l.room = 'batch' and l.consumer = c.id and l.lane = q.lane and l.seq = q.seq offset 0)
     window w as (order by q.hi, (q.b).h rows between unbounded preceding and unbounded following)
   ) p
   where (p.b).h = p.h0 and p.hi = p.hi0 and p.nth <= max_lanes;
@@ -208,10 +221,15 @@ begin
   from unnest(lanes, seqs) l (lane, seq);
   -- The rows they replace go, unless they are still in flight; and those that a finish beside an earlier claim has left,
   -- because neither of the two saw what the other did.
-  delete from outlast._batch x using unnest(lanes, seqs) l (lane, seq)
-  where x.consumer = c.id and x.lane = l.lane and x.seq between l.seq - 20 and l.seq
-    and not exists (select from outlast._lease y
-                    where y.room = 'batch' and y.consumer = c.id and y.lane = x.lane and y.seq = x.seq);
+  -- By index and by place: in one join all the dead of the lane were walked.
+  delete from outlast._batch x where x.ctid = any (array(
+    select y.ctid
+    from unnest(lanes, seqs) l (lane, seq)
+    cross join lateral (
+      select x.ctid, x.lane, x.seq from outlast._batch x
+      where x.consumer = c.id and x.lane = l.lane and x.seq between l.seq - 20 and l.seq order by x.seq offset 0) y
+    where not exists (select from outlast._lease z
+                      where z.room = 'batch' and z.consumer = c.id and z.lane = y.lane and z.seq = y.seq offset 0)));
   if cardinality(got) = 0 then
     -- What is due may lie further on, or in other lanes that stand elsewhere.
     if up < (b).hi or elsewhere then return next only_moved; end if;

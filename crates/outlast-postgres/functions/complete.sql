@@ -84,6 +84,7 @@ as $$
 #variable_conflict use_column
 declare
   l outlast._lease := outlast._prove(_seal.token);
+  claimed_at timestamptz;
   n int;
 begin
   perform outlast._guard(l.expires_at);
@@ -91,9 +92,9 @@ begin
     perform outlast.complete(_seal.token, u) from unnest(ids) u;
     return cardinality(ids);
   end if;
-  if exists (select from outlast._parked p where p.consumer = l.consumer)
-    and exists (select from unnest(ids) u (id) cross join lateral (
-      select from outlast._parked p where p.consumer = l.consumer and p.event_id = u.id offset 0) p) then
+  select x.claimed_at into strict claimed_at from outlast._batch x
+  where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq;
+  if exists (select from outlast._recently_parked(l.consumer, claimed_at) p where p = any (ids)) then
     raise exception 'an event of the claim % is parked: a later try owns it', _seal.token using errcode = 'OL003';
   end if;
   if repeated then

@@ -47,6 +47,7 @@ as $$
 #variable_conflict use_column
 declare
   b outlast._batch;
+  done uuid[];
   n int := 0;
 begin
   if (l).room = 'batch' then
@@ -56,12 +57,15 @@ begin
       (l).consumer, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
       'unsealed', 'the handler returned and neither sealed nor failed it');
     -- Sealed and parked may have committed side by side: then it is done, and nobody has to look at it.
-    delete from outlast._parked p
-    where p.consumer = b.consumer and p.parked_at >= b.claimed_at and p.token is null
-      and exists (select from outlast._sealed(p.consumer, array[p.event_id]));
+    done := array(select * from outlast._sealed(b.consumer, array(
+      select * from outlast._recently_parked(b.consumer, b.claimed_at))));
+    if cardinality(done) > 0 then
+      delete from outlast._parked p
+      where p.consumer = b.consumer and p.event_id = any (done) and p.token is null;
+    end if;
     delete from outlast._batch x
     where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq
-      and exists (select from outlast._batch y where y.consumer = b.consumer and y.lane = b.lane and y.seq > b.seq);
+      and x.seq < (select y.seq from outlast._batch y where y.consumer = b.consumer and y.lane = b.lane order by y.seq desc limit 1);
     delete from outlast._started s where s.token = (l).token;
   elsif (l).room = 'parked' then
     -- Inbox first: sealed and parked may have committed side by side, and then it is done.

@@ -91,9 +91,9 @@ begin
       continue when not found;
     end if;
     select * into p from outlast._parked x
-    where x.consumer = _claim_parked.consumer and x.event_id = due and x.state = 'retry' and x.next_at <= at
+    where x.consumer = _claim_parked.consumer and x.event_id = due
     for update skip locked;
-    continue when not found;
+    continue when not found or p.state <> 'retry' or p.next_at > at;
     -- Somebody may have claimed it between the list and the locks; his lease is visible only now.
     if l.token is null then
       continue when exists (select from outlast._lease x

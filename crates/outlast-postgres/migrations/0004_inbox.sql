@@ -56,5 +56,5 @@ create table outlast._parked (
 );
 create index _parked_due on outlast._parked (consumer, next_at) where state = 'retry';
 create index _parked_waiting on outlast._parked (consumer, type, schema_version) where state = 'waiting-version';
-create index _parked_since on outlast._parked (consumer, parked_at);
+create index _parked_since on outlast._parked (parked_at, consumer);   -- not consumer first: a probe of the primary key would take it
 create index _parked_quarantined on outlast._parked (consumer, changed_at) where state = 'quarantined';
