@@ -8,6 +8,7 @@ mod emit;
 mod house;
 mod lease;
 mod parked;
+mod plans;
 mod seeds;
 mod sql;
 mod window;
