@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::rule::{Fault, Rules, Shot};
 use super::wire::{First, Message, Statements};
@@ -42,12 +42,14 @@ pub(super) async fn carry(
     frozen: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let way = Arc::new(Mutex::new(Way::default()));
+    let hang_up = Arc::new(Notify::new());
     let mut requests = Requests {
         client: BufReader::new(client.0),
         server: BufWriter::new(server.1),
         statements: Statements::default(),
         rules,
         way: Arc::clone(&way),
+        hang_up: Arc::clone(&hang_up),
         frozen: frozen.clone(),
     };
     let mut answers = client.1;
@@ -66,6 +68,7 @@ pub(super) async fn carry(
         client: BufWriter::new(answers),
         gone: false,
         way,
+        hang_up,
         frozen,
     };
     let answering = replies.pump();
@@ -109,6 +112,8 @@ struct Requests {
     statements: Statements,
     rules: Rules,
     way: Arc<Mutex<Way>>,
+    /// Tells the other direction to close the client's side.
+    hang_up: Arc<Notify>,
     frozen: watch::Receiver<bool>,
 }
 
@@ -130,7 +135,7 @@ impl Requests {
                         // What was sent before it is not held.
                         self.server.flush().await?;
                         shot.fire();
-                        shot.released().await;
+                        held(&mut shot, &self.hang_up).await;
                     }
                     Fault::DropReply | Fault::HoldReply => {}
                 }
@@ -169,12 +174,23 @@ impl Requests {
     }
 }
 
+/// Until it is released; meanwhile the test may hang up on the client.
+async fn held(shot: &mut Shot, hang_up: &Notify) {
+    let mut other = shot.clone();
+    tokio::select! {
+        () = shot.released() => return,
+        () = other.hung_up() => hang_up.notify_one(),
+    }
+    shot.released().await;
+}
+
 struct Replies {
     server: BufReader<Reader>,
     client: BufWriter<Writer>,
     /// Nobody reads any more. What was sent is carried through all the same.
     gone: bool,
     way: Arc<Mutex<Way>>,
+    hang_up: Arc<Notify>,
     frozen: watch::Receiver<bool>,
 }
 
@@ -183,7 +199,7 @@ impl Replies {
         // The answer to a unit whose reply is dropped or held, as far as it came.
         let mut kept = Vec::new();
         let mut tag = String::new();
-        while let Some(message) = Message::read(&mut self.server).await? {
+        while let Some(message) = self.next().await? {
             let _ = self.frozen.wait_for(|frozen| !frozen).await;
             match message.tag {
                 b'C' => tag = message.command_tag(),
@@ -213,6 +229,21 @@ impl Replies {
             }
         }
         self.client.shutdown().await
+    }
+
+    async fn next(&mut self) -> io::Result<Option<Message>> {
+        // Reading goes on where it was: half a message is not lost.
+        let reading = Message::read(&mut self.server);
+        tokio::pin!(reading);
+        loop {
+            tokio::select! {
+                message = &mut reading => return message,
+                () = self.hang_up.notified() => {
+                    let _ = self.client.shutdown().await;
+                    self.gone = true;
+                }
+            }
+        }
     }
 
     async fn pass(&mut self, bytes: &[u8]) {

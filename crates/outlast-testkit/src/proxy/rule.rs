@@ -64,6 +64,7 @@ pub(super) struct Shot {
     pub(super) fault: Fault,
     stage: Arc<watch::Sender<Stage>>,
     released: watch::Receiver<bool>,
+    hung_up: watch::Receiver<bool>,
 }
 
 impl Shot {
@@ -85,6 +86,13 @@ impl Shot {
     pub(super) async fn released(&mut self) {
         let _ = self.released.wait_for(|released| *released).await;
     }
+
+    /// When the test hangs up on the client; else never.
+    pub(super) async fn hung_up(&mut self) {
+        if self.hung_up.wait_for(|hung_up| *hung_up).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// One fault that waits for its statement, and strikes once. Dropping it disarms it, and releases what it holds.
@@ -92,6 +100,7 @@ impl Shot {
 pub struct Armed {
     stage: watch::Receiver<Stage>,
     release: watch::Sender<bool>,
+    hang_up: watch::Sender<bool>,
 }
 
 impl Armed {
@@ -133,6 +142,12 @@ impl Armed {
         self.release.send_replace(true);
     }
 
+    /// Closes the client's side while the request is held: the client knows that it will not be answered, and the
+    /// request is still on its way.
+    pub fn hang_up(&self) {
+        self.hang_up.send_replace(true);
+    }
+
     async fn wait(&self, what: &str, done: impl FnMut(&Stage) -> bool) -> Stage {
         let mut stage = self.stage.clone();
         let Ok(reached) = timeout(PATIENCE, stage.wait_for(done)).await else {
@@ -153,15 +168,18 @@ impl Rules {
     pub(super) fn arm(&self, when: When, skip: usize, fault: Fault) -> Armed {
         let (stage, watched) = watch::channel(Stage::Armed);
         let (release, released) = watch::channel(false);
+        let (hang_up, hung_up) = watch::channel(false);
         let shot = Shot {
             fault,
             stage: Arc::new(stage),
             released,
+            hung_up,
         };
         self.lock().push(Rule { when, skip, shot });
         Armed {
             stage: watched,
             release,
+            hang_up,
         }
     }
 

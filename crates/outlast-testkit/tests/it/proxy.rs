@@ -106,6 +106,22 @@ async fn a_held_request_commits_when_it_is_released_also_after_its_client_is_gon
 }
 
 #[tokio::test]
+async fn a_client_that_is_hung_up_on_looks_while_its_request_is_still_on_the_way() {
+    for how in BOTH {
+        let (database, proxy) = set_up().await;
+        let (client, fault) = armed(&proxy, Fault::HoldRequest).await;
+        let committing = tokio::spawn(async move { insert_and_commit(&client, how).await });
+        fault.fired().await;
+        fault.hang_up();
+        committing.await.unwrap().unwrap_err();
+        assert_eq!(rows(&database).await, 0, "{how:?}");
+        fault.release();
+        assert_eq!(fault.answered().await, "COMMIT");
+        assert_eq!(rows(&database).await, 1, "{how:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_held_reply_keeps_the_client_waiting_for_what_is_done_already() {
     for how in BOTH {
         let (database, proxy) = set_up().await;
