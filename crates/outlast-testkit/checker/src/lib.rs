@@ -1,0 +1,89 @@
+//! Judges a drill from the outside: plain SQL and files, nothing of the product.
+//!
+//! Three witnesses are compared. The clients' journals (fsynced before BEGIN and after COMMIT) say what callers were told.
+//! The database says what is there: business rows, events, completions, effects. The outside journals (fsynced before a
+//! handler returned) say what handlers really did out there. [`facts`] reads them, [`rules`] compares them.
+
+pub mod facts;
+pub mod rules;
+
+use std::path::Path;
+
+use anyhow::Result;
+use tokio_postgres::Client;
+
+use facts::Facts;
+
+/// What a drill claims about itself, so that the rest follows.
+#[derive(Clone, Debug)]
+pub struct Expect {
+    /// Who handles every event.
+    pub consumers: Vec<Consumer>,
+    /// False where clients committed asynchronously and the server was killed: what they were told may be gone. What is
+    /// gone must then be gone for everybody.
+    pub durable: bool,
+}
+
+/// A consumer of a drill.
+#[derive(Clone, Debug)]
+pub struct Consumer {
+    /// Its name in the database and in the journals.
+    pub name: String,
+    /// Where its effects are.
+    pub effects: Effects,
+}
+
+/// Where the effects of a consumer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effects {
+    /// Rows of `drill.effect`, in the transaction of the completion: exactly one an event.
+    Inside,
+    /// Lines of a journal: at least one an event.
+    Outside,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Each broken promise, with what proves it.
+    pub violations: Vec<String>,
+    /// Transactions whose clients were told that they committed.
+    pub committed: usize,
+    /// Transactions whose clients were told that nothing of them is there.
+    pub rolled_back: usize,
+    /// Transactions whose clients never knew.
+    pub unknown: usize,
+    /// Of those that clients were told of, how many a crash took back (only where `durable` is false).
+    pub taken_back: usize,
+    /// Events in the log.
+    pub events: usize,
+    /// Outside effects beyond the first for their event and consumer.
+    pub again: usize,
+    /// The highest number of a try that had an effect.
+    pub attempt_max: i32,
+}
+
+/// Reads everything and judges it. For a drill that has come to rest.
+///
+/// # Errors
+/// When a witness cannot be read; that is no verdict.
+pub async fn check(client: &Client, folder: &Path, expect: &Expect) -> Result<(Facts, Report)> {
+    let facts = Facts::read(client, folder).await?;
+    let report = rules::judge(&facts, expect);
+    Ok((facts, report))
+}
+
+/// How much is not done yet: events without a completion, parked ones, batches and tries in flight.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn open_work(client: &Client, consumers: usize) -> Result<i64> {
+    const SQL: &str = "
+        select (select count(*) from outlast._event) * $1
+             - (select count(*) from outlast._processed_event p
+                where exists (select from outlast._event e where e.event_id = p.event_id))
+             + (select count(*) from outlast._parked)
+             + (select count(*) from outlast._lease where room in ('batch', 'parked'))";
+    let consumers = i64::try_from(consumers)?;
+    Ok(client.query_one(SQL, &[&consumers]).await?.get(0))
+}
