@@ -2,6 +2,7 @@
 //!
 //! | room | what |
 //! |---|---|
+//! | [`drill`] | the evidence rows: what `./run prove` runs, with a checker that knows nothing of the product |
 //! | [`pg`] | a database of its own for each test, on a private durable server |
 //! | [`proxy`] | stands before PostgreSQL, sees COMMIT, and loses or holds it |
 //! | [`process`] | child processes that are killed, frozen, and never left behind |
@@ -10,6 +11,7 @@
 //!
 //! The servers themselves are [`outlast_postgres::cluster`]. Nothing here is published or used by the product.
 
+pub mod drill;
 pub mod pg;
 pub mod process;
 pub mod provider;

@@ -1,0 +1,122 @@
+//! Planted faults: the product's SQL functions in a version that lacks one idea. Each must be seen by the checker.
+//!
+//! Applied to the database of one run. What each of them removes is what the comment of the original function gives as
+//! its reason.
+
+use std::str::FromStr;
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// `complete` asks who owns the event and not whether its caller does.
+    NoFence,
+    /// A reclaim moves the end of the lease instead of replacing its token.
+    ReclaimByUpdate,
+    /// The end of a batch believes that everything was sealed.
+    FinishBelieves,
+    /// Readers go on behind the last id that they have seen.
+    IdCursor,
+    /// A claim commits as asynchronously as its session does.
+    ClaimAsync,
+    /// A dedup key is looked for, and not waited for.
+    DedupLooks,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::NoFence,
+        Self::ReclaimByUpdate,
+        Self::FinishBelieves,
+        Self::IdCursor,
+        Self::ClaimAsync,
+        Self::DedupLooks,
+    ];
+
+    /// Its word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoFence => "no-fence",
+            Self::ReclaimByUpdate => "reclaim-by-update",
+            Self::FinishBelieves => "finish-believes",
+            Self::IdCursor => "id-cursor",
+            Self::ClaimAsync => "claim-async",
+            Self::DedupLooks => "dedup-looks",
+        }
+    }
+
+    /// What the runs of this row that see it have in their names.
+    pub const fn seen_by(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NoFence | Self::ReclaimByUpdate => ("E5", "on_tx-read-committed-in-handler"),
+            Self::FinishBelieves => ("E5", "savepoint"),
+            Self::IdCursor => ("E1", "rollbacks-deadpool"),
+            Self::ClaimAsync => ("E1", "crash-asynchronous"),
+            Self::DedupLooks => ("E11", "client-held"),
+        }
+    }
+
+    /// What is planted.
+    pub const fn sql(self) -> &'static str {
+        match self {
+            Self::NoFence => {
+                "create or replace function outlast._prove(token uuid) returns outlast._lease language sql as $$
+                   select l from outlast._lease l where l.room = 'batch' order by l.token = _prove.token desc limit 1 $$;
+                 create or replace function outlast.complete(
+                   token uuid, id uuid, outcome text default 'done', reason text default null) returns void
+                 language plpgsql as $$ begin
+                   insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
+                   select complete.id, outlast.clock(), (outlast._prove(complete.token)).consumer,
+                          outlast._inbox_slot(complete.id), 'd'
+                   on conflict do nothing; end $$;"
+            }
+            Self::ReclaimByUpdate => {
+                "do $plant$ declare src text; begin
+                   select pg_get_functiondef('outlast._reclaim'::regproc) into src;
+                   src := replace(src, 'fresh := gen_random_uuid();', 'fresh := l.token;');
+                   execute src; end $plant$;"
+            }
+            Self::FinishBelieves => {
+                "do $plant$ declare src text; begin
+                   select pg_get_functiondef('outlast._end'::regproc) into src;
+                   src := replace(src, 'from outlast._left(b) f)', 'from outlast._left(b) f where false)');
+                   execute src; end $plant$;"
+            }
+            Self::IdCursor => {
+                "create or replace function outlast._stragglers(a outlast._tick, b outlast._tick)
+                 returns table (xid xid8, since timestamptz) language sql as $$
+                   select null::xid8, null::timestamptz where false $$;"
+            }
+            Self::ClaimAsync => {
+                "do $plant$ declare src text; begin
+                   foreach src in array array['_claim', '_remember'] loop
+                     src := pg_get_functiondef(('outlast.' || src)::regproc);
+                     execute replace(src, $q$set_config('synchronous_commit', 'on', true)$q$, 'true');
+                   end loop; end $plant$;"
+            }
+            Self::DedupLooks => {
+                "do $plant$ declare src text; begin
+                   alter table outlast._dedup drop constraint _dedup_pkey;
+                   select pg_get_functiondef(p.oid) into src from pg_proc p
+                   where p.pronamespace = 'outlast'::regnamespace and p.proname = 'emit' and 'bytes' = any (p.proargnames);
+                   src := replace(src, 'values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)',
+                     'select emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at where not exists (
+                        select from outlast._dedup x where (x.tenant, x.type, x.key) = (emit.tenant, emit.type, emit.dedup))');
+                   src := replace(src, 'on conflict do nothing;', ';');
+                   execute src; end $plant$;"
+            }
+        }
+    }
+}
+
+impl FromStr for Plant {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|plant| plant.as_str() == word);
+        known.ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
+            format!("`{word}` is not one of {words}")
+        })
+    }
+}

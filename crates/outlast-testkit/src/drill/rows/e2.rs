@@ -1,0 +1,90 @@
+//! E2: a crash after the commit, before anything else or anywhere after it: nothing is lost.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use outlast_engine::crash::Point;
+use outlast_postgres::cluster::Stop;
+
+use super::{
+    super::world::{PATIENCE, World},
+    Row, Scenario, crash, everyone,
+};
+use crate::wait_for;
+
+/// How the server goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Down {
+    /// `stop -m immediate`.
+    Stopped,
+    /// SIGKILL.
+    Killed,
+    /// `stop -m immediate`, and the worker is killed with it.
+    WithWorker,
+}
+
+pub(super) fn row() -> Row {
+    let points = Point::ALL.into_iter().map(|point| {
+        let scenario = Scenario::new(point.as_str(), move |world| crash::dies_at(world, point));
+        let core = matches!(
+            point,
+            Point::Claimed | Point::Sealed | Point::Committed | Point::Flushing | Point::Emitted
+        );
+        if core { scenario.core() } else { scenario }
+    });
+    let server = [
+        ("server-stopped", Down::Stopped),
+        ("server-killed", Down::Killed),
+        ("server-and-worker", Down::WithWorker),
+    ];
+    let server = server.into_iter().map(|(name, down)| {
+        let scenario = Scenario::new(name, move |world| goes_down(world, down)).alone(&[]);
+        if down == Down::WithWorker {
+            scenario.core()
+        } else {
+            scenario
+        }
+    });
+    Row {
+        name: "E2",
+        what: "a crash after commit: it is found, and nothing is lost",
+        scenarios: points.chain(server).collect(),
+    }
+}
+
+/// The server goes down in the middle of all, twice.
+async fn goes_down(world: Arc<World>, down: Down) -> Result<()> {
+    let (specs, mut rng) = (everyone(), world.rng(3));
+    let crashes = if world.small { 1 } else { 2 };
+    let client = world
+        .emitter(1)
+        .set("transactions", 30 * crashes)
+        .flag("dedup");
+    let client = client.start()?;
+    let worker = |name: &str| world.worker(name).consumers(&specs).set("slow-ms", 5);
+    let mut running = worker("first").running().await?;
+    for crash in 1..=crashes {
+        let sealed = "select count(*) from outlast._processed_event";
+        let some = world.number(sealed).await? + rng.i64(5..60);
+        wait_for("some work to be done", PATIENCE, async || {
+            (world.number(sealed).await.ok()? >= some).then_some(())
+        })
+        .await;
+        match down {
+            Down::Stopped => world.server.cluster().stop(Stop::Immediate).await?,
+            Down::Killed => world.server.cluster().kill().await?,
+            Down::WithWorker => {
+                running.kill();
+                world.server.cluster().stop(Stop::Immediate).await?;
+            }
+        }
+        world.fault(format_args!("the server went down: {down:?}"));
+        world.server.cluster().start().await?;
+        if down == Down::WithWorker {
+            running = worker(&format!("heir-{crash}")).running().await?;
+        }
+    }
+    let status = client.exit(PATIENCE).await;
+    ensure!(status.success(), "{client:?}");
+    world.settle(&specs, 3).await
+}

@@ -1,0 +1,103 @@
+//! The evidence table, one file a row.
+
+mod crash;
+mod e1;
+mod e11;
+mod e2;
+mod e3;
+mod e5;
+
+use std::{fmt, future::Future, sync::Arc};
+
+use anyhow::Result;
+use futures_util::future::LocalBoxFuture;
+
+use super::{
+    pools::{Driver, Isolation},
+    worker::{Form, Spec},
+    world::World,
+};
+
+/// One row of the evidence table.
+#[derive(Debug)]
+pub struct Row {
+    /// `E1` and so on.
+    pub name: &'static str,
+    /// What must be observed.
+    pub what: &'static str,
+    /// What is done to find out.
+    pub scenarios: Vec<Scenario>,
+}
+
+/// One way to find out.
+#[derive(Clone)]
+pub struct Scenario {
+    /// Its name within the row.
+    pub name: String,
+    /// The settings of the server of its own that it stops or kills; none if it shares one.
+    pub server: Option<&'static [(&'static str, &'static str)]>,
+    /// Part of the small setting.
+    pub core: bool,
+    work: Work,
+}
+
+type Work = Arc<dyn Fn(Arc<World>) -> LocalBoxFuture<'static, Result<()>> + Send + Sync>;
+
+impl Scenario {
+    fn new<F>(
+        name: impl Into<String>,
+        work: impl Fn(Arc<World>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<()>> + 'static,
+    {
+        Self {
+            name: name.into(),
+            server: None,
+            core: false,
+            work: Arc::new(move |world| Box::pin(work(world))),
+        }
+    }
+
+    /// It gets a server of its own.
+    fn alone(mut self, settings: &'static [(&'static str, &'static str)]) -> Self {
+        self.server = Some(settings);
+        self
+    }
+
+    /// It belongs to the small setting.
+    fn core(mut self) -> Self {
+        self.core = true;
+        self
+    }
+
+    pub(super) fn work(&self, world: Arc<World>) -> LocalBoxFuture<'static, Result<()>> {
+        (self.work)(world)
+    }
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Every row that exists.
+pub fn all() -> Vec<Row> {
+    vec![e1::row(), e2::row(), e3::row(), e5::row(), e11::row()]
+}
+
+/// A consumer of every form, both drivers, the weakest and the strongest isolation.
+fn everyone() -> Vec<Spec> {
+    vec![
+        Spec::new("ledger", Form::Tx),
+        Spec {
+            isolation: Isolation::Serializable,
+            driver: Driver::Sqlx,
+            ..Spec::new("books", Form::Tx)
+        },
+        Spec::new("archive", Form::Batch),
+        Spec::new("mail", Form::Outside),
+        Spec::new("post", Form::Seal),
+    ]
+}

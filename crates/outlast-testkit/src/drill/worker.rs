@@ -1,0 +1,324 @@
+//! The worker process of a drill: consumers of every form, whose effects can be counted from outside.
+//!
+//! Transactional handlers write rows of `drill.effect`; those with outside effects write lines that are on disk before
+//! they return. What goes wrong comes from the environment (crash points) and from the arguments: slow, failing, gated
+//! handlers, and pools that lie about their COMMIT.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Result;
+use clap::Args;
+use outlast_core::Failure;
+use outlast_engine::{
+    Attempt, Consumer, Outlast, Settings, Start,
+    crash::{self, Point},
+};
+use outlast_postgres::tx::{BoxFuture, Pool, Tx};
+use tracing_subscriber::EnvFilter;
+
+use super::{
+    did::{Did, Journal},
+    lie::{Lie, Lying},
+    pools::{self, Driver, Isolation},
+};
+use outlast_checker::facts::Done;
+
+/// What a worker process shall do.
+#[derive(Args, Clone, Debug)]
+pub struct WorkerArgs {
+    /// Where the engine connects to.
+    #[arg(long)]
+    pub url: String,
+    /// Where the handlers' pools connect to, if elsewhere: through a proxy.
+    #[arg(long)]
+    pub pool_url: Option<String>,
+    /// Where the outside journals go.
+    #[arg(long)]
+    pub folder: PathBuf,
+    /// Its consumers: `name=form[,isolation][,driver]`.
+    #[arg(long, required = true)]
+    pub consumer: Vec<Spec>,
+    /// How long its leases are.
+    #[arg(long, default_value_t = 2000)]
+    pub lease_ms: u64,
+    /// How long a try may take.
+    #[arg(long, default_value_t = 30_000)]
+    pub deadline_ms: u64,
+    /// How many handlers of a consumer run at once.
+    #[arg(long, default_value_t = 4)]
+    pub concurrency: usize,
+    /// How long each handler works.
+    #[arg(long, default_value_t = 0)]
+    pub slow_ms: u64,
+    /// The first try of each nth intent fails; 0 is none.
+    #[arg(long, default_value_t = 0)]
+    pub fail_every: i64,
+    /// Each nth transaction of a handler's pool is lied about; 0 is none.
+    #[arg(long, default_value_t = 0)]
+    pub lie_every: u32,
+    /// How.
+    #[arg(long, default_value = "savepoint")]
+    pub lie: Lie,
+    /// Each nth handler swallows the error of a statement; 0 is none.
+    #[arg(long, default_value_t = 0)]
+    pub swallow_every: u32,
+    /// Handlers say that they are inside, and wait until this file is there.
+    #[arg(long)]
+    pub gate: Option<PathBuf>,
+}
+
+/// One consumer of a drill worker.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its name.
+    pub name: String,
+    /// How it handles.
+    pub form: Form,
+    /// Of its transactions.
+    pub isolation: Isolation,
+    /// Of its pool.
+    pub driver: Driver,
+}
+
+/// How a consumer handles its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `on`: outside effects.
+    Outside,
+    /// `on_tx`.
+    Tx,
+    /// `on_batch`.
+    Batch,
+    /// `on`, with a transaction of its own that `Attempt::seal` completes and commits.
+    Seal,
+}
+
+impl Form {
+    /// Its word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Outside => "on",
+            Self::Tx => "on_tx",
+            Self::Batch => "on_batch",
+            Self::Seal => "seal",
+        }
+    }
+}
+
+impl Spec {
+    /// In READ COMMITTED, through deadpool.
+    pub fn new(name: &str, form: Form) -> Self {
+        Self {
+            name: name.to_owned(),
+            form,
+            isolation: Isolation::Committed,
+            driver: Driver::Deadpool,
+        }
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (form, level, driver) = (self.form, self.isolation, self.driver);
+        let (form, level, driver) = (form.as_str(), level.as_str(), driver.as_str());
+        write!(f, "{}={form},{level},{driver}", self.name)
+    }
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('=').ok_or("name=form is missing")?;
+        let mut words = rest.split(',');
+        let form = words.next().unwrap_or_default();
+        let forms = [Form::Outside, Form::Tx, Form::Batch, Form::Seal];
+        let form = forms.into_iter().find(|known| known.as_str() == form);
+        let form = form.ok_or("the form is on, on_tx, on_batch or seal")?;
+        let mut spec = Self::new(name, form);
+        for word in words {
+            match word.parse() {
+                Ok(driver) => spec.driver = driver,
+                Err(_) => spec.isolation = word.parse()?,
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// What the handlers of a process share.
+struct Site {
+    args: WorkerArgs,
+    outside: Journal,
+    swallowed: AtomicU32,
+    pid: i32,
+}
+
+type State = Arc<Site>;
+
+/// The worker process: until SIGTERM.
+///
+/// # Errors
+/// What `Worker::run` gives up at.
+pub async fn run(args: WorkerArgs) -> Result<()> {
+    let logs = EnvFilter::try_from_env("OUTLAST_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("outlast_engine=info,outlast_postgres=info,warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(logs)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let pid = i32::try_from(std::process::id())?;
+    let settings = Settings {
+        lease: Duration::from_millis(args.lease_ms),
+        deadline: Duration::from_millis(args.deadline_ms),
+        grace: Duration::from_millis(500),
+        drain: Duration::from_secs(10),
+        concurrency: args.concurrency,
+        ..Settings::default()
+    };
+    let site = Arc::new(Site {
+        outside: Journal::create(&args.folder, &format!("outside-{pid}"))?,
+        swallowed: AtomicU32::new(0),
+        pid,
+        args,
+    });
+    let mut worker = Outlast::new()
+        .worker(site.clone())
+        .database(&site.args.url)
+        .settings(settings);
+    for spec in &site.args.consumer {
+        worker = worker.consumer(consumer(&site.args, spec)?);
+    }
+    Ok(worker.run().await?)
+}
+
+fn consumer(args: &WorkerArgs, spec: &Spec) -> Result<Consumer<State>> {
+    let url = args.pool_url.as_ref().unwrap_or(&args.url);
+    let (level, size) = (spec.isolation, args.concurrency + 1);
+    Ok(match spec.driver {
+        Driver::Deadpool => handled(args, spec, pools::deadpool(url, level, size)?),
+        Driver::Sqlx => handled(args, spec, pools::sqlx(url, level, size)?),
+    })
+}
+
+fn handled<P: Pool>(args: &WorkerArgs, spec: &Spec, pool: P) -> Consumer<State> {
+    let (name, pool) = (
+        spec.name.clone(),
+        Lying::new(pool, args.lie, args.lie_every),
+    );
+    let consumer = Consumer::new(&name).from(Start::Earliest);
+    match spec.form {
+        Form::Outside => consumer.on(move |site: State, did: Attempt<Did>| {
+            let name = name.clone();
+            async move { site.outside(&name, &did).await }
+        }),
+        Form::Tx => consumer.on_tx(
+            &pool,
+            borrowing(move |site: State, tx, did: Attempt<Did>| {
+                let name = name.clone();
+                Box::pin(async move { site.inside(&name, tx, &did).await })
+            }),
+        ),
+        Form::Batch => consumer.on_batch(
+            &pool,
+            borrowing(move |site: State, tx, all: Vec<Attempt<Did>>| {
+                let name = name.clone();
+                Box::pin(async move {
+                    for did in &all {
+                        site.inside(&name, tx, did).await?;
+                    }
+                    Ok(())
+                })
+            }),
+        ),
+        Form::Seal => consumer.on(move |site: State, did: Attempt<Did>| {
+            let (name, pool) = (name.clone(), pool.clone());
+            async move {
+                let mut tx = pool.begin().await?;
+                site.inside(&name, &mut tx, &did).await?;
+                did.seal(tx).await
+            }
+        }),
+    }
+}
+
+/// Tells the compiler that a closure's future may borrow the transaction.
+fn borrowing<X, A, F>(f: F) -> F
+where
+    F: for<'t> Fn(State, &'t mut X, A) -> BoxFuture<'t, Result<(), Failure>>,
+{
+    f
+}
+
+impl Site {
+    /// An effect in the transaction of the completion.
+    async fn inside(
+        &self,
+        consumer: &str,
+        tx: &mut impl Tx,
+        did: &Attempt<Did>,
+    ) -> Result<(), Failure> {
+        const ROW: &str = "insert into drill.effect (consumer, event_id, n, digest, attempt, pid) \
+            values ($1, $2::text::uuid, $3::text::bigint, $4, $5::text::int, $6::text::int)";
+        let done = self.done(consumer, did);
+        let (id, n) = (done.event_id.to_string(), done.n.to_string());
+        let (attempt, pid) = (done.attempt.to_string(), done.pid.to_string());
+        let args = [consumer, &id, &n, &done.digest, &attempt, &pid];
+        tx.call(ROW, &args.map(Into::into)).await?;
+        let every = self.args.swallow_every;
+        if every > 0
+            && self
+                .swallowed
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(every)
+        {
+            println!("swallows an error in {}", done.event_id);
+            let _ = tx.call("select (1 / 0)::text", &[]).await;
+        }
+        self.work(consumer, did).await
+    }
+
+    /// An effect outside: on disk before the handler returns.
+    async fn outside(&self, consumer: &str, did: &Attempt<Did>) -> Result<(), Failure> {
+        self.outside.write(&self.done(consumer, did));
+        self.work(consumer, did).await
+    }
+
+    /// What every handler does beside its effect.
+    async fn work(&self, consumer: &str, did: &Attempt<Did>) -> Result<(), Failure> {
+        crash::at(Point::InHandler);
+        if let Some(gate) = &self.args.gate {
+            println!("inside {consumer} {} try {}", did.id(), did.number());
+            while !gate.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(self.args.slow_ms)).await;
+        let every = self.args.fail_every;
+        if every > 0 && did.n / 2 % every == 0 && did.number() == 1 {
+            return Err(Failure::retry("told to fail once"));
+        }
+        Ok(())
+    }
+
+    fn done(&self, consumer: &str, did: &Attempt<Did>) -> Done {
+        Done {
+            consumer: consumer.to_owned(),
+            event_id: did.id(),
+            n: did.n,
+            digest: did.digest(),
+            attempt: i32::try_from(did.number()).unwrap_or(i32::MAX),
+            pid: self.pid,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! One run of one scenario: its database, its processes, its history, and what was found.
+
+mod program;
+mod rest;
+
+use std::{
+    fmt::Display,
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use outlast_checker::{Consumer, Effects, Expect, Report};
+use tokio_postgres::Client;
+
+use super::{
+    plant::Plant,
+    server::{Server, client},
+    worker::{Form, Spec},
+};
+use crate::process::Process;
+pub use program::Program;
+pub use rest::Rest;
+
+/// Long enough for a loaded machine; nothing waits so long when all is well.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The leases of drill workers.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+/// Without any news, a worker looks at everything this often.
+const POLL: Duration = Duration::from_secs(5);
+/// What one completion may take on a slow machine.
+const WORK: Duration = Duration::from_millis(20);
+
+/// One run.
+#[derive(Debug)]
+pub struct World {
+    /// Row and scenario.
+    pub name: String,
+    /// All chances of this run come from here.
+    pub seed: u64,
+    /// Smaller amounts, for the tests of the repository.
+    pub small: bool,
+    pub(super) server: Arc<Server>,
+    folder: PathBuf,
+    url: String,
+    program: PathBuf,
+    began: Instant,
+    found: Mutex<Found>,
+}
+
+/// What a run has found so far.
+#[derive(Debug, Default)]
+struct Found {
+    faults: usize,
+    violations: Vec<String>,
+    rest: Option<Rest>,
+    report: Report,
+    processes: Vec<(String, Arc<Process>)>,
+    history: Option<File>,
+    /// Kept for those who ask often.
+    asking: Option<Arc<Client>>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Faults that have happened.
+    pub faults: usize,
+    /// Each broken promise.
+    pub violations: Vec<String>,
+    /// How long it took from the last healing to the last completion.
+    pub rest: Option<Rest>,
+    /// What the checker counted.
+    pub report: Report,
+}
+
+impl World {
+    pub(super) async fn new(
+        name: &str,
+        seed: u64,
+        small: bool,
+        server: Arc<Server>,
+        folder: &Path,
+        program: &Path,
+        plant: Option<Plant>,
+    ) -> Result<Self> {
+        let database: String = format!("{name}-{seed}")
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
+        let url = server.database(&database).await?;
+        let found = Found {
+            history: Some(File::create(folder.join("history.log"))?),
+            ..Found::default()
+        };
+        let world = Self {
+            name: name.to_owned(),
+            seed,
+            small,
+            server,
+            folder: folder.to_owned(),
+            url,
+            program: program.to_owned(),
+            began: Instant::now(),
+            found: Mutex::new(found),
+        };
+        if let Some(plant) = plant {
+            world.client().await?.batch_execute(plant.sql()).await?;
+            world.note(format_args!("planted: {}", plant.as_str()));
+        }
+        Ok(world)
+    }
+
+    /// Chances of this run, for one purpose.
+    pub(super) fn rng(&self, purpose: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.seed.wrapping_mul(1_000_003) ^ purpose)
+    }
+
+    /// Where the database is.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A connection of the drill's own.
+    pub(super) async fn client(&self) -> Result<Client> {
+        client(&self.url).await
+    }
+
+    /// One number from the database.
+    pub(super) async fn number(&self, sql: &str) -> Result<i64> {
+        let open = self.found().asking.clone();
+        let asking = match open.filter(|asking| !asking.is_closed()) {
+            Some(asking) => asking,
+            None => Arc::new(self.client().await?),
+        };
+        self.found().asking = Some(asking.clone());
+        let row = asking.query_one(sql, &[]).await;
+        Ok(row.with_context(|| sql.to_owned())?.get(0))
+    }
+
+    /// One line of the history.
+    pub(super) fn note(&self, what: impl Display) {
+        let at = self.began.elapsed().as_millis();
+        if let Some(history) = &mut self.found().history {
+            // A history that cannot be written stops nothing.
+            let _ = writeln!(history, "{at:>7} ms  {what}");
+        }
+    }
+
+    /// A fault has happened.
+    pub(super) fn fault(&self, what: impl Display) {
+        self.note(format_args!("FAULT  {what}"));
+        self.found().faults += 1;
+    }
+
+    /// Faults that were counted elsewhere.
+    pub(super) fn faults(&self, n: usize, what: impl Display) {
+        self.note(format_args!("FAULT  {n} times: {what}"));
+        self.found().faults += n;
+        if n == 0 {
+            self.violated(format_args!("this run proves nothing: not once {what}"));
+        }
+    }
+
+    /// What the checker counted.
+    pub(super) fn report(&self) -> Report {
+        self.found().report.clone()
+    }
+
+    /// A promise is broken.
+    pub(super) fn violated(&self, what: impl Display) {
+        self.note(format_args!("VIOLATION  {what}"));
+        self.found().violations.push(what.to_string());
+    }
+
+    /// A client process; `number` tells it from the others.
+    pub(super) fn emitter(&self, number: u64) -> Program<'_> {
+        Program::emitter(self, number)
+    }
+
+    /// A worker process.
+    pub(super) fn worker(&self, name: &str) -> Program<'_> {
+        Program::worker(self, name)
+    }
+
+    /// After the last fault has healed and the last client is done: waits until no work is open, stops the workers,
+    /// and judges. `failures` is how often one event may have been charged.
+    pub(super) async fn settle(&self, specs: &[Spec], failures: u32) -> Result<()> {
+        self.settle_as(&expect(specs), failures).await
+    }
+
+    pub(super) async fn settle_as(&self, expect: &Expect, failures: u32) -> Result<()> {
+        let consumers = expect.consumers.len();
+        let work = self.number("select count(*) from outlast._event").await?;
+        let work = WORK * u32::try_from(work)? * u32::try_from(consumers)?;
+        let backoff = Duration::from_secs(failures.checked_sub(1).map_or(0, |n| 1 << n));
+        let allowed = LEASE + backoff + 2 * POLL + work;
+        let client = self.client().await?;
+        let rest = rest::until_rest(&client, consumers, allowed).await;
+        self.note(format_args!("{rest}"));
+        if !rest.in_time {
+            self.violated(format_args!(
+                "{rest} (lease {LEASE:?} + backoff {backoff:?} + 2 polls + {work:?} of work)"
+            ));
+        }
+        self.found().rest = Some(rest);
+        self.stop().await;
+        let (facts, report) = outlast_checker::check(&client, &self.folder, expect).await?;
+        if !report.violations.is_empty() {
+            // The database is gone when somebody looks.
+            fs::write(self.folder.join("facts.txt"), format!("{facts:#?}"))?;
+        }
+        for violation in &report.violations {
+            self.violated(violation);
+        }
+        self.note(format_args!("{report:?}"));
+        self.found().report = report;
+        Ok(())
+    }
+
+    /// SIGTERM to all that still runs: a worker drains and ends well. Whoever gave up by himself before is told of.
+    async fn stop(&self) {
+        let processes = self.found().processes.clone();
+        for (name, process) in processes {
+            process.terminate();
+            let status = process.exit(PATIENCE).await;
+            // By a signal: that was the drill.
+            if status.code().is_some_and(|code| code != 0) {
+                let lines = process.lines();
+                let last = lines.last().map_or("", String::as_str);
+                self.violated(format_args!("{name} ended badly ({status}): {last}"));
+            }
+        }
+    }
+
+    /// Ends the run: all processes are killed, their output is kept, and so is the server's.
+    pub(super) fn end(&self) -> Verdict {
+        let mut found = std::mem::take(&mut *self.found());
+        for (name, process) in &found.processes {
+            process.kill();
+            let log = self.folder.join(format!("{name}.log"));
+            let _ = fs::write(log, process.lines().join("\n"));
+        }
+        found.processes.clear();
+        let log = self.server.cluster().folder().join("server.log");
+        let _ = fs::copy(log, self.folder.join("server.log"));
+        Verdict {
+            faults: found.faults,
+            violations: found.violations,
+            rest: found.rest,
+            report: found.report,
+        }
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What follows from the consumers of a drill.
+pub(super) fn expect(specs: &[Spec]) -> Expect {
+    let consumer = |spec: &Spec| Consumer {
+        name: spec.name.clone(),
+        effects: match spec.form {
+            Form::Outside => Effects::Outside,
+            Form::Tx | Form::Batch | Form::Seal => Effects::Inside,
+        },
+    };
+    Expect {
+        consumers: specs.iter().map(consumer).collect(),
+        durable: true,
+    }
+}
