@@ -1,6 +1,7 @@
 //! The test kit against real servers and real processes.
 
 mod cluster;
+mod evidence;
 mod orphans;
 mod pg;
 mod process;

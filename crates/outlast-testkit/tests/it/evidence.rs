@@ -1,0 +1,134 @@
+//! The evidence table, in its small setting: each row with one seed, by the program that `./run prove` runs.
+//!
+//! And that the table can fail: faults planted into the product's SQL are seen.
+
+use std::collections::HashSet;
+use std::process::Command;
+use std::time::Duration;
+
+use outlast_engine::crash::Point;
+use outlast_testkit::drill::rows;
+use outlast_testkit::process::Process;
+use serde_json::Value;
+
+/// A row takes ten seconds by itself, and this machine may be busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(170);
+
+/// What the program said, and whether it was content.
+struct Proved {
+    content: bool,
+    lines: Vec<String>,
+}
+
+async fn prove(args: &[&str]) -> Proved {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_prove"));
+    let process = Process::spawn(program.args(args).args(["--jobs", "3"])).unwrap();
+    let status = process.exit(PATIENCE).await;
+    let content = status.success();
+    // Both streams have ended with it, but their readers may be a moment behind.
+    let all = async || {
+        process
+            .lines()
+            .iter()
+            .any(|line| !content || is_result(line))
+            .then_some(())
+    };
+    outlast_testkit::wait_for("the output of prove", PATIENCE, all).await;
+    Proved {
+        content,
+        lines: process.lines(),
+    }
+}
+
+fn is_result(line: &str) -> bool {
+    line.starts_with("{\"row\"")
+}
+
+async fn holds(row: &str) {
+    let proved = prove(&[row, "--small"]).await;
+    let text = proved.lines.join("\n");
+    assert!(proved.content, "{text}");
+    let result = proved.lines.iter().find(|line| is_result(line)).unwrap();
+    let result: Value = serde_json::from_str(result).unwrap();
+    assert_eq!(
+        (&result["row"], &result["violations"]),
+        (&row.into(), &0.into()),
+        "{text}"
+    );
+    for count in ["runs", "faults", "seconds"] {
+        assert!(result[count].as_f64().unwrap() > 0.0, "{count}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn e1_of_a_transaction_that_rolled_back_nobody_ever_hears() {
+    holds("E1").await;
+}
+
+#[tokio::test]
+async fn e2_after_a_crash_anywhere_nothing_is_lost() {
+    holds("E2").await;
+}
+
+#[tokio::test]
+async fn e3_a_redelivery_has_the_same_identity_and_one_completion_is_recorded() {
+    holds("E3").await;
+}
+
+#[tokio::test]
+async fn e5_of_two_runners_every_write_of_the_old_one_is_refused() {
+    holds("E5").await;
+}
+
+#[tokio::test]
+async fn e11_an_unknown_commit_is_told_as_such_and_a_retry_makes_one_intent() {
+    holds("E11").await;
+}
+
+#[tokio::test]
+async fn planted_faults_are_seen() {
+    for (plant, seen) in [
+        ("no-fence", "2 effects of ledger"),
+        (
+            "reclaim-by-update",
+            "committed after its work was taken over",
+        ),
+        ("dedup-looks", "a second one for intent"),
+    ] {
+        let proved = prove(&["--plant", plant, "--small"]).await;
+        let text = proved.lines.join("\n");
+        assert!(!proved.content && text.contains(seen), "{plant}: {text}");
+        assert!(text.contains("again: ./run prove"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_not_proved() {
+    for args in [["E99", "--small"], ["E2", "--only=nothing"]] {
+        assert!(!prove(&args).await.content, "{args:?}");
+    }
+}
+
+#[test]
+fn every_crash_point_has_a_drill_and_every_drill_a_name_of_its_own() {
+    let table = rows::all();
+    let e2 = table.iter().find(|row| row.name == "E2").unwrap();
+    for point in Point::ALL {
+        let drilled = e2
+            .scenarios
+            .iter()
+            .any(|scenario| scenario.name == point.as_str());
+        assert!(drilled, "{point:?}");
+    }
+    let mut names = HashSet::new();
+    for (row, scenario) in table
+        .iter()
+        .flat_map(|row| row.scenarios.iter().map(|s| (row.name, s)))
+    {
+        assert!(
+            names.insert((row, &scenario.name)),
+            "{row} {}",
+            scenario.name
+        );
+    }
+}
