@@ -5,6 +5,15 @@
 
 use std::str::FromStr;
 
+/// Exchanges a piece of a function's text. One that is not there is an error: a fault that is not planted proves nothing.
+const TOOL: &str = "
+    create procedure pg_temp.plant(name text, old text, new text) language plpgsql as $$
+    declare src text; begin
+      select pg_get_functiondef(p.oid) into strict src from pg_proc p
+      where p.pronamespace = 'outlast'::regnamespace and p.proname = name and strpos(p.prosrc, old) > 0;
+      execute replace(src, old, new);
+    end $$;";
+
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
@@ -56,8 +65,12 @@ impl Plant {
         }
     }
 
-    /// What is planted.
-    pub const fn sql(self) -> &'static str {
+    /// The statements that plant it.
+    pub fn sql(self) -> String {
+        format!("{TOOL}\n{}", self.statements())
+    }
+
+    const fn statements(self) -> &'static str {
         match self {
             Self::NoFence => {
                 "create or replace function outlast._prove(token uuid) returns outlast._lease language sql as $$
@@ -71,16 +84,10 @@ impl Plant {
                    on conflict do nothing; end $$;"
             }
             Self::ReclaimByUpdate => {
-                "do $plant$ declare src text; begin
-                   select pg_get_functiondef('outlast._reclaim'::regproc) into src;
-                   src := replace(src, 'fresh := gen_random_uuid();', 'fresh := l.token;');
-                   execute src; end $plant$;"
+                "call pg_temp.plant('_reclaim', 'fresh := gen_random_uuid();', 'fresh := l.token;')"
             }
             Self::FinishBelieves => {
-                "do $plant$ declare src text; begin
-                   select pg_get_functiondef('outlast._end'::regproc) into src;
-                   src := replace(src, 'from outlast._left(b) f)', 'from outlast._left(b) f where false)');
-                   execute src; end $plant$;"
+                "call pg_temp.plant('_end', 'from outlast._left(b) f)', 'from outlast._left(b) f where false)')"
             }
             Self::IdCursor => {
                 "create or replace function outlast._stragglers(a outlast._tick, b outlast._tick)
@@ -88,22 +95,15 @@ impl Plant {
                    select null::xid8, null::timestamptz where false $$;"
             }
             Self::ClaimAsync => {
-                "do $plant$ declare src text; begin
-                   foreach src in array array['_claim', '_remember'] loop
-                     src := pg_get_functiondef(('outlast.' || src)::regproc);
-                     execute replace(src, $q$set_config('synchronous_commit', 'on', true)$q$, 'true');
-                   end loop; end $plant$;"
+                "call pg_temp.plant('_claim', $$set_config('synchronous_commit', 'on', true)$$, 'true');
+                 call pg_temp.plant('_remember', $$set_config('synchronous_commit', 'on', true)$$, 'true');"
             }
             Self::DedupLooks => {
-                "do $plant$ declare src text; begin
-                   alter table outlast._dedup drop constraint _dedup_pkey;
-                   select pg_get_functiondef(p.oid) into src from pg_proc p
-                   where p.pronamespace = 'outlast'::regnamespace and p.proname = 'emit' and 'bytes' = any (p.proargnames);
-                   src := replace(src, 'values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)',
-                     'select emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at where not exists (
-                        select from outlast._dedup x where (x.tenant, x.type, x.key) = (emit.tenant, emit.type, emit.dedup))');
-                   src := replace(src, 'on conflict do nothing;', ';');
-                   execute src; end $plant$;"
+                "alter table outlast._dedup drop constraint _dedup_pkey;
+                 call pg_temp.plant('emit', 'values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)',
+                   'select emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at where not exists (
+                      select from outlast._dedup x where (x.tenant, x.type, x.key) = (emit.tenant, emit.type, emit.dedup))');
+                 call pg_temp.plant('emit', 'on conflict do nothing;', ';');"
             }
         }
     }

@@ -108,7 +108,7 @@ impl World {
             found: Mutex::new(found),
         };
         if let Some(plant) = plant {
-            world.client().await?.batch_execute(plant.sql()).await?;
+            world.client().await?.batch_execute(&plant.sql()).await?;
             world.note(format_args!("planted: {}", plant.as_str()));
         }
         Ok(world)
