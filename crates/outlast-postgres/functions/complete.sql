@@ -31,7 +31,8 @@ begin
   if e.id is null or e.id <= b.lo or e.id > b.hi
     or not pg_visible_in_snapshot(e.xid, (b.b).snap) or pg_visible_in_snapshot(e.xid, (b.a).snap)
     or outlast._lane(e.key, e.id, n) <> b.lane
-    or not exists (select from outlast._consumer_type t where t.consumer = b.consumer and t.type = e.type) then
+    or not exists (select from outlast._consumer_type t where t.consumer = b.consumer and t.type = e.type
+                     and (t.since is null or not pg_visible_in_snapshot(e.xid, t.since))) then
     raise exception 'event % is not in the claim %', id, (l).token using errcode = 'OL003';
   end if;
   return row(e.slot, e.id, e.event_id, b.lane, 0, false)::outlast._found;

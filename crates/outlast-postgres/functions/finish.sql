@@ -36,6 +36,8 @@ language plpgsql volatile
 set jit = off
 as $$
 begin
+  -- The locks of an end first. Two that each hold the shared lock of a seal and want the exclusive one never end.
+  perform outlast._take(token);
   perform outlast._seal(token, ids, repeated);
   return (select f.leftovers from outlast._finish(array[token], process, seq, nonce, acked) f);
 end $$;
