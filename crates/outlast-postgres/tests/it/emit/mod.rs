@@ -3,5 +3,6 @@
 mod bad;
 mod bytes;
 mod durable;
+mod json;
 mod once;
 mod transaction;

@@ -164,3 +164,51 @@ async fn a_batch_row_that_nobody_needs_goes_with_the_next_claim() {
     assert_eq!(third.len(), 1);
     assert_eq!(sql::one::<i64>(&scene.observer, rows, &[]).await, 1);
 }
+
+/// The last seals and the end of their batch, while somebody else ends it too: both come to an end.
+#[tokio::test]
+async fn two_ends_of_one_batch_with_seals_in_one_of_them_do_not_wait_for_each_other() {
+    for planted in [false, true] {
+        let house = House::new().await;
+        let gate = "perform pg_advisory_xact_lock_shared(4713);\n  return (select";
+        let mut pieces = vec![("return (select", gate)];
+        if planted {
+            pieces.push(("perform outlast._take(token);", ""));
+        }
+        house.plant("_seal_and_finish", &pieces).await;
+        let scene = Scene::new(&house, "c").await;
+        sql::run(&scene.observer, "select pg_advisory_lock(4713)").await;
+        let (first, second) = (sql::pid(&scene.runner).await, sql::pid(&scene.ender).await);
+        let (ids, tokens) = ([scene.event], [scene.token]);
+        let sealing = async {
+            let sql = "select outlast._seal_and_finish($1, $2, false)";
+            let row = scene
+                .runner
+                .query_one(sql, &[&scene.token, &&ids[..]])
+                .await;
+            row.map(|row| row.get::<_, Option<i32>>(0))
+        };
+        let ending = async {
+            sql::until_blocked(&scene.observer, first).await;
+            sql::finish(&scene.ender, &tokens).await
+        };
+        let opening = async {
+            sql::until_blocked(&scene.observer, first).await;
+            sql::until_blocked(&scene.observer, second).await;
+            sql::run(&scene.observer, "select pg_advisory_unlock(4713)").await;
+        };
+        let (sealed, ended, ()) = tokio::join!(sealing, ending, opening);
+        if planted {
+            let states = [sealed.map(drop).err(), ended.map(drop).err()];
+            let deadlocks = states
+                .iter()
+                .flatten()
+                .filter(|error| sql::short(error).starts_with("40P01"));
+            assert_eq!(deadlocks.count(), 1);
+        } else {
+            assert_eq!(sealed.expect("seals and ends"), Some(0));
+            assert_eq!(ended.expect("finds it ended"), Vec::<i32>::new());
+            assert_eq!((scene.seals().await, scene.parked().await), (1, None));
+        }
+    }
+}

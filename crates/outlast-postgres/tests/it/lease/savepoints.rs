@@ -136,6 +136,12 @@ async fn sealed_and_parked_side_by_side_is_done() {
         );
 
         assert_eq!(
+            sql::broken(&scene.observer).await,
+            Vec::<String>::new(),
+            "{class}: the batch is under way"
+        );
+
+        assert_eq!(
             sql::finish(&scene.ender, &[scene.token])
                 .await
                 .expect("finishes"),

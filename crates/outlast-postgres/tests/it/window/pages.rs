@@ -195,15 +195,18 @@ async fn a_type_added_later_counts_from_its_registration_on() {
                 .replace(['(', ')'], "-");
             let (old, new) = (format!("{name}/old"), format!("{name}/new"));
             let consumer = sql::register(&client, &name, &[&old], start, lanes).await;
-            sql::emit(&client, &new, Some("k")).await;
+            let before = sql::emit(&client, &new, Some("k")).await;
             let first = sql::emit(&client, &old, Some("k")).await;
             let in_flight = Claim::of(consumer).next(&client).await.expect("claims");
             assert_eq!(ids(&in_flight), [first], "{name}");
+            let token = in_flight[0].token;
 
             sql::run(&slow, "begin").await;
             let open = sql::emit(&slow, &new, Some("k")).await;
             sql::emit(&client, &new, Some("k")).await;
             sql::register(&client, &name, &[&old, &new], start, lanes).await;
+            let foreign = sql::complete(&client, token, before).await;
+            assert_eq!(sql::state(foreign), "OL003", "{name}: it was never claimed");
             done(&client, &in_flight).await;
             sql::run(&slow, "commit").await;
             let after = sql::emit(&client, &new, Some("k")).await;
