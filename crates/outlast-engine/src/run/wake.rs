@@ -109,7 +109,9 @@ async fn serve(
             elected = elect(&client, process, elected).await?;
             elect_at = Instant::now() + ELECTED / 3;
         }
-        if watch.news(&within(client.query_typed(Watch::LOOK, &[])).await??)? {
+        let last = watch.last();
+        let look = within(client.query_typed(Watch::LOOK, &[(&last, Type::INT8)])).await??;
+        if watch.news(&look)? {
             traffic = Some(Instant::now());
             bell.ring();
             if elected.is_some() {
