@@ -6,3 +6,4 @@ mod orders;
 mod pages;
 mod property;
 mod slots;
+mod watch;
