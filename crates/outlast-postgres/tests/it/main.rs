@@ -11,4 +11,5 @@ mod parked;
 mod plans;
 mod seeds;
 mod sql;
+mod verify;
 mod window;
