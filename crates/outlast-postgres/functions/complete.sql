@@ -95,7 +95,8 @@ begin
   end if;
   select x.claimed_at into strict claimed_at from outlast._batch x
   where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq;
-  if exists (select from outlast._recently_parked(l.consumer, claimed_at) p where p = any (ids)) then
+  -- A join, which hashes: in an outage there may be thousands of both.
+  if exists (select from outlast._recently_parked(l.consumer, claimed_at) p join unnest(ids) u on u = p) then
     raise exception 'an event of the claim % is parked: a later try owns it', _seal.token using errcode = 'OL003';
   end if;
   if repeated then
