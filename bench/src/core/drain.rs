@@ -55,28 +55,32 @@ enum How {
 
 pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()> {
     let plan = [
-        ("on_batch", How::Batch, false, args.events),
+        ("on_batch", How::Batch, false),
         (
             "on_batch, REPEATABLE READ snapshot held open",
             How::Batch,
             true,
-            args.events,
         ),
-        ("on at concurrency 50", How::Effect, false, args.events),
+        ("on at concurrency 50", How::Effect, false),
         (
-            "on_tx per event, concurrency 8",
+            "on at concurrency 50, snapshot held open",
+            How::Effect,
+            true,
+        ),
+        ("on_tx per event, concurrency 8", How::Tx, false),
+        (
+            "on_tx per event, concurrency 8, snapshot held open",
             How::Tx,
-            false,
-            args.events / 5,
+            true,
         ),
         (
             "fan-out to 5 consumers, on_batch (units: completions)",
             How::FanOut,
             false,
-            args.events,
         ),
     ];
-    for (name, how, snapshot, events) in plan {
+    let events = args.events;
+    for (name, how, snapshot) in plan {
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for _ in 0..args.rounds {
             floor.push(drain(server, How::ByHand, false, events).await?);
