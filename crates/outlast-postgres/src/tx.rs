@@ -65,6 +65,9 @@ pub trait OwnedTx: Tx + 'static {
     /// # Errors
     /// [`Error::CommitUnknown`] when the connection broke before the answer: it may have committed.
     /// [`Error::RolledBack`] and [`Error::Database`] are definite: nothing of it is there.
+    ///
+    /// `Ok` is as good as the driver's: PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and sqlx hides
+    /// that. So never swallow the error of a statement before it. Where Outlast commits, the seal is that statement.
     fn commit(self) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Undoes everything. Dropping the transaction does so too, but without telling when.
