@@ -77,6 +77,8 @@ impl Crowd {
             writers.spawn(write_huge(house.connect().await, self.huge));
         }
 
+        // Small pages, but a huge transaction is to be read within minutes.
+        let page = if self.huge > 0 { 1000 } else { 60 };
         let mut claimers = JoinSet::new();
         for consumer in [free, laned, narrow] {
             for claimer in 0..self.claimers {
@@ -84,6 +86,7 @@ impl Crowd {
                 claimers.spawn(claim_all(
                     house.connect().await,
                     consumer,
+                    page,
                     rng,
                     Arc::clone(&done),
                 ));
@@ -227,13 +230,14 @@ async fn write_the_last_straggler(observer: &Client, consumer: i32, client: Clie
 async fn claim_all(
     client: Client,
     consumer: i32,
+    page: i32,
     mut rng: Rng,
     done: Arc<AtomicBool>,
 ) -> (Vec<Got>, Vec<String>) {
     let (mut got, mut refused) = (Vec::new(), Vec::new());
     loop {
         let last_round = done.load(Ordering::SeqCst);
-        let n = if last_round { 1000 } else { rng.i32(1..60) };
+        let n = if last_round { 1000 } else { rng.i32(1..page) };
         let claim = Claim {
             lanes: rng.i32(1..5),
             ..Claim::of(consumer).n(n)
