@@ -6,8 +6,6 @@ use outlast_postgres::migrate;
 use outlast_testkit::pg;
 use tokio_postgres::Client;
 
-use crate::sql;
-
 /// How long anything that must happen may take on a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -20,9 +18,6 @@ pub(crate) struct House {
 impl House {
     pub(crate) async fn new() -> Self {
         let database = pg::outlast().await;
-        // A copy of a database knows that it is one, and says so.
-        let moved = "update outlast._house set database_oid = (select oid from pg_database where datname = current_database())";
-        sql::run(&database.connect().await, moved).await;
         Self { database }
     }
 
