@@ -168,13 +168,36 @@ fn pool(target: &Target, place: &Place) -> Result<Pool, Error> {
     let hook = Hook::async_fn(move |client, _| {
         let place = place.clone();
         Box::pin(async move {
-            match place.check(client).await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(HookError::message(error.to_string())),
-            }
+            let ready = async {
+                place.check(client).await?;
+                read_committed(client).await
+            };
+            ready
+                .await
+                .map_err(|error| HookError::message(error.to_string()))
         })
     });
     connect::pool_with(target, CONNECTIONS, Some(hook))
+}
+
+/// Claims run in READ COMMITTED whatever the database's habit. Set only where the habit is another one: behind a pooler
+/// the session is not ours.
+async fn read_committed(client: &tokio_postgres::Client) -> Result<(), Error> {
+    let habit = client
+        .query_typed(
+            "select current_setting('default_transaction_isolation')",
+            &[],
+        )
+        .await?;
+    if habit
+        .first()
+        .is_some_and(|row| row.get::<_, &str>(0) != "read committed")
+    {
+        client
+            .batch_execute("set default_transaction_isolation = 'read committed'")
+            .await?;
+    }
+    Ok(())
 }
 
 /// The start-up checks, on a connection of their own, so that their errors come typed.

@@ -165,3 +165,36 @@ async fn two_processes_of_one_consumer_share_its_work() {
     one.stop().await.unwrap();
     two.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_habit_is_another_isolation_level_works_like_any_other() {
+    for level in ["repeatable read", "serializable"] {
+        let given = given().await;
+        let name = given.database.name();
+        given
+            .sql
+            .batch_execute(&format!(
+                "alter database \"{name}\" set default_transaction_isolation = '{level}'"
+            ))
+            .await
+            .unwrap();
+        given.emit(0..10).await;
+        let (told, mut hears) = mpsc::unbounded_channel();
+        let effects = given.start(
+            told,
+            Consumer::new("mailer").from(Start::Earliest).on(effect),
+        );
+        let rows = given.start(
+            (),
+            Consumer::new("ledger")
+                .from(Start::Earliest)
+                .on_tx(&given.pool, row),
+        );
+        for _ in 0..10 {
+            next(&mut hears).await;
+        }
+        given.processed(20).await;
+        effects.stop().await.unwrap();
+        rows.stop().await.unwrap();
+    }
+}
