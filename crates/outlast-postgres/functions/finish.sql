@@ -8,6 +8,7 @@ create or replace function outlast._finish(
 returns table (token uuid, leftovers int)
 language plpgsql volatile
 set jit = off
+set lock_timeout = '8s'                          -- below the client's own patience: nobody waits on after he has left
 as $$
 #variable_conflict use_column
 declare
@@ -34,6 +35,7 @@ create or replace function outlast._seal_and_finish(
 returns int
 language plpgsql volatile
 set jit = off
+set lock_timeout = '8s'
 as $$
 begin
   -- The locks of an end first. Two that each hold the shared lock of a seal and want the exclusive one never end.

@@ -123,6 +123,7 @@ end $$;
 -- Gives work back without a charge: the lease lapses now, the ids still running are marked as started.
 create or replace function outlast._hand_back(token uuid, running uuid[]) returns void
 language plpgsql volatile
+set lock_timeout = '8s'
 as $$
 #variable_conflict use_column
 declare
