@@ -173,7 +173,8 @@ impl Store {
     pub async fn parked_due(&self, consumer: i32) -> Result<Option<Duration>, Error> {
         let row = self
             .one(
-                "select greatest(0, extract(epoch from min(next_at) - outlast.clock()))::float8
+                "select case when min(next_at) is not null   -- greatest() would make a zero of nothing
+                        then greatest(0, extract(epoch from min(next_at) - outlast.clock()))::float8 end
                  from outlast._parked where consumer = $1 and state = 'retry'
                    and (token is null or not exists (select from outlast._lease l where l.token = _parked.token))",
                 &[(&consumer, Type::INT4)],

@@ -1,7 +1,9 @@
 //! How many connections a process takes.
 
+use std::time::Duration;
+
 use outlast_core::Failure;
-use outlast_engine::{Attempt, Consumer, Outlast, Start};
+use outlast_engine::{Attempt, Consumer, Outlast, Settings, Start};
 use outlast_postgres::tx::{OwnedTx, Pool};
 use tokio::sync::mpsc;
 
@@ -50,4 +52,31 @@ async fn a_process_that_only_emits_opens_no_connection_of_ours() {
     assert_eq!(before, 1, "the pool's own");
     assert_eq!(given.count(OPEN).await, 1);
     assert_eq!(given.count("select count(*) from outlast.event").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_worker_asks_seldom() {
+    async fn never(_: (), _: Attempt<Ping>) -> Result<(), Failure> {
+        Ok(())
+    }
+    let given = given().await;
+    let worker = given.start_with((), Consumer::new("mailer").on(never), Settings::default());
+    worker.registered(&given).await;
+    // Looks at its parked events: one at the start, then one in five seconds. Nothing is waited for but time itself.
+    let looks = "select coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0)::bigint from pg_stat_user_tables where relname = '_parked'";
+    given
+        .until(
+            "select count(*) from outlast.lease where room = 'poller'",
+            1,
+        )
+        .await;
+    let before = given.count(looks).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let after = given.count(looks).await;
+    assert!(
+        after - before < 30,
+        "{} looks in three seconds",
+        after - before
+    );
+    worker.stop().await.unwrap();
 }
