@@ -69,11 +69,16 @@ async fn a_drain_that_runs_out_gives_back_what_still_runs() {
         next(&mut hears).await;
     }
     worker.stop().await.unwrap();
-    assert_eq!(
-        given
-            .count("select count(*) from outlast.lease where room = 'batch' and lapsed")
-            .await,
-        1
+    // One batch or two, as the claims fell; all of them given back.
+    let of_all =
+        |lapsed: &str| format!("select count(*) from outlast.lease where room = 'batch' {lapsed}");
+    let (all, lapsed) = (
+        given.count(&of_all("")).await,
+        given.count(&of_all("and lapsed")).await,
+    );
+    assert!(
+        all >= 1 && all == lapsed,
+        "{lapsed} of {all} batches were given back"
     );
     assert_eq!(given.count("select count(*) from outlast.parked").await, 0);
     let (told, _hears) = mpsc::unbounded_channel();
