@@ -83,7 +83,7 @@ declare
 begin
   perform outlast._check_lease_ms(lease_ms);
   update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
-  where l.token = renew.token
+  where l.token = renew.token and l.expires_at > 'epoch'
   returning l.expires_at into until;
   if until is null then
     raise exception 'lease % is lost: somebody newer owns its work', renew.token using errcode = 'OL001';
@@ -99,7 +99,7 @@ as $$
 #variable_conflict use_column
 begin
   with free as materialized (
-    select x.token from outlast._lease x where x.token = any (tokens) for no key update skip locked
+    select x.token from outlast._lease x where x.token = any (tokens) and x.expires_at > 'epoch' for no key update skip locked
   )
   update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
   from free where l.token = free.token;
@@ -141,5 +141,6 @@ begin
     insert into outlast._started (token, seq, ids)
     select l.token, coalesce(max(s.seq), 0) + 1, running from outlast._started s where s.token = l.token;
   end if;
-  update outlast._lease x set expires_at = outlast.clock() where x.token = l.token;
+  -- At the beginning of time, so that a renewal which is on its way does not take it back.
+  update outlast._lease x set expires_at = 'epoch' where x.token = l.token;
 end $$;
