@@ -98,7 +98,8 @@ impl<T> Attempt<T> {
         self.delivery.event.id
     }
 
-    /// Which try this is, from 1. A try that was handed back before it started does not count.
+    /// Which try this is, from 1: one more than the failures charged to the event and the times its batch was taken over,
+    /// also where this event had not started by then.
     pub fn number(&self) -> u32 {
         self.delivery.number
     }
