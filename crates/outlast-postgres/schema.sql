@@ -177,6 +177,24 @@ CREATE FUNCTION outlast.resume(consumer text) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE TABLE outlast._audit (
+    id bigint NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    actor text NOT NULL,
+    action text NOT NULL,
+    about text NOT NULL,
+    detail jsonb
+);
+
+ALTER TABLE outlast._audit ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outlast._audit_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE outlast._consumer ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME outlast._consumer_id_seq
     START WITH 1
@@ -232,6 +250,15 @@ CREATE SEQUENCE outlast._event_id
     NO MAXVALUE
     CACHE 1;
 
+CREATE TABLE outlast._folded (
+    consumer integer NOT NULL,
+    base bigint NOT NULL,
+    done bytea NOT NULL,
+    completed integer NOT NULL,
+    folded_at timestamp with time zone NOT NULL,
+    CONSTRAINT _folded_done_check CHECK ((octet_length(done) = 1024))
+);
+
 CREATE TABLE outlast._functions (
     digest text NOT NULL,
     applied_by text NOT NULL,
@@ -245,6 +272,13 @@ CREATE TABLE outlast._house (
     stopped text,
     installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT _house_one_check CHECK (one)
+);
+
+CREATE TABLE outlast._key_seq (
+    tenant text NOT NULL,
+    type text NOT NULL,
+    key text NOT NULL,
+    last bigint NOT NULL
 );
 
 CREATE TABLE outlast._marker (
@@ -294,6 +328,15 @@ CREATE TABLE outlast._parked (
     CONSTRAINT _parked_state_check CHECK ((state = ANY (ARRAY['retry'::text, 'quarantined'::text, 'waiting-version'::text])))
 );
 
+CREATE TABLE outlast._parked_key (
+    consumer integer NOT NULL,
+    tenant text NOT NULL,
+    key text NOT NULL,
+    behind integer DEFAULT 0 NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT _parked_key_behind_check CHECK ((behind >= 0))
+);
+
 CREATE TABLE outlast._process (
     process uuid NOT NULL,
     seq bigint NOT NULL,
@@ -320,6 +363,12 @@ CREATE TABLE outlast._processed_event_0 (
     outcome "char" NOT NULL,
     reason text,
     CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+);
+
+CREATE TABLE outlast._setting (
+    name text NOT NULL,
+    value text NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE outlast._started (
@@ -458,6 +507,9 @@ ALTER TABLE ONLY outlast._event ATTACH PARTITION outlast._event_0 FOR VALUES IN 
 
 ALTER TABLE ONLY outlast._processed_event ATTACH PARTITION outlast._processed_event_0 FOR VALUES IN ('0');
 
+ALTER TABLE ONLY outlast._audit
+    ADD CONSTRAINT _audit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._batch
     ADD CONSTRAINT _batch_pkey PRIMARY KEY (consumer, lane, seq);
 
@@ -479,17 +531,26 @@ ALTER TABLE ONLY outlast._event
 ALTER TABLE ONLY outlast._event_0
     ADD CONSTRAINT _event_0_pkey PRIMARY KEY (slot, id);
 
+ALTER TABLE ONLY outlast._folded
+    ADD CONSTRAINT _folded_pkey PRIMARY KEY (consumer, base);
+
 ALTER TABLE ONLY outlast._functions
     ADD CONSTRAINT _functions_pkey PRIMARY KEY (digest);
 
 ALTER TABLE ONLY outlast._house
     ADD CONSTRAINT _house_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY outlast._key_seq
+    ADD CONSTRAINT _key_seq_pkey PRIMARY KEY (tenant, type, key);
+
 ALTER TABLE ONLY outlast._lease
     ADD CONSTRAINT _lease_pkey PRIMARY KEY (token);
 
 ALTER TABLE ONLY outlast._migration
     ADD CONSTRAINT _migration_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY outlast._parked_key
+    ADD CONSTRAINT _parked_key_pkey PRIMARY KEY (consumer, tenant, key);
 
 ALTER TABLE ONLY outlast._parked
     ADD CONSTRAINT _parked_pkey PRIMARY KEY (consumer, event_id);
@@ -502,6 +563,9 @@ ALTER TABLE ONLY outlast._processed_event
 
 ALTER TABLE ONLY outlast._processed_event_0
     ADD CONSTRAINT _processed_event_0_pkey PRIMARY KEY (slot, consumer, event_id);
+
+ALTER TABLE ONLY outlast._setting
+    ADD CONSTRAINT _setting_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY outlast._started
     ADD CONSTRAINT _started_pkey PRIMARY KEY (token, seq);
@@ -547,4 +611,7 @@ ALTER TABLE ONLY outlast._consumer_type
 
 ALTER TABLE ONLY outlast._parked
     ADD CONSTRAINT _parked_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
+ALTER TABLE ONLY outlast._parked_key
+    ADD CONSTRAINT _parked_key_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
 

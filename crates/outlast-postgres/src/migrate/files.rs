@@ -43,11 +43,23 @@ pub const MIGRATIONS: &[Migration] = &[
         include_str!("../../migrations/0003_consumer.sql"),
     ),
     migration(4, "inbox", include_str!("../../migrations/0004_inbox.sql")),
+    migration(
+        5,
+        "setting",
+        include_str!("../../migrations/0005_setting.sql"),
+    ),
+    migration(6, "key", include_str!("../../migrations/0006_key.sql")),
+    migration(
+        7,
+        "retention",
+        include_str!("../../migrations/0007_retention.sql"),
+    ),
 ];
 
 /// The current text of every function and view.
 pub const FUNCTIONS: &[(&str, &str)] = &[
     ("clock", include_str!("../../functions/clock.sql")),
+    ("setting", include_str!("../../functions/setting.sql")),
     ("check", include_str!("../../functions/check.sql")),
     ("emit", include_str!("../../functions/emit.sql")),
     ("window", include_str!("../../functions/window.sql")),
