@@ -25,6 +25,12 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database: Option<String>,
 
+    /// The schema of Outlast in it [default: outlast]
+    ///
+    /// Without it: OUTLAST_SCHEMA, then `schema` in the configuration file.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) schema: Option<String>,
+
     /// Print for programs: one JSON document, or one object a line for lists
     #[arg(long, global = true)]
     pub(crate) json: bool,

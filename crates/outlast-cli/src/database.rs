@@ -4,6 +4,7 @@ use outlast_postgres::{
     Error,
     connect::{self, Target},
     migrate,
+    schema::Schema,
 };
 use tokio_postgres::{
     Client, Row,
@@ -36,7 +37,8 @@ impl Database {
     /// One with a schema that fits this program; a standby will do.
     pub(crate) async fn to_read(global: &Global) -> Answer<Self> {
         let database = Self::open(global).await?;
-        migrate::check(&database.client)
+        migrate::of(database.schema())
+            .check(&database.client)
             .await
             .tried(format!("use {database}"))?;
         Ok(database)
@@ -71,7 +73,13 @@ impl Database {
         sql: &str,
         given: &[Given<'_>],
     ) -> Answer<Vec<Row>> {
-        self.client.query_typed(sql, given).await.tried(what)
+        let sql = self.schema().text(sql);
+        self.client.query_typed(&sql, given).await.tried(what)
+    }
+
+    /// The schema that flags, environment or file name.
+    pub(crate) fn schema(&self) -> Schema {
+        self.target.in_schema()
     }
 
     pub(crate) fn client(&self) -> &Client {

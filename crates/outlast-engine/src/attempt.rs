@@ -119,7 +119,7 @@ impl<T> Attempt<T> {
     /// The handle to emit with from here: this event's tenant, and this event as the cause.
     pub fn outlast(&self) -> &Outlast {
         self.outlast
-            .get_or_init(|| Outlast::caused_by(&self.delivery.event))
+            .get_or_init(|| Outlast::caused_by(&self.delivery.event).of(self.delivery.schema))
     }
 
     /// An id that is the same in every try, for work that leaves by another road than your transaction.

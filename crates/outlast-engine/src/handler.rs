@@ -22,7 +22,7 @@ pub(crate) use tx::{Through, TxHandler};
 
 use bytes::Bytes;
 use outlast_core::{Failure, Outcome};
-use outlast_postgres::{Error, tx::BoxFuture};
+use outlast_postgres::{Error, schema::Schema, tx::BoxFuture};
 use std::{borrow::Cow, fmt, sync::Arc, time::SystemTime};
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,8 @@ pub(crate) struct Received {
 #[derive(Clone)]
 pub(crate) struct Delivery {
     pub(crate) event: Arc<Received>,
+    /// Where the event is, and its completion will be.
+    pub(crate) schema: Schema,
     /// The lease that it runs under.
     pub(crate) token: Uuid,
     /// Which try it is, from 1.
@@ -72,12 +74,19 @@ impl Delivery {
     ) -> Self {
         Self {
             event,
+            schema: Schema::DEFAULT,
             token,
             number,
             deadline,
             lost,
             seal: Seal::default(),
         }
+    }
+
+    /// The same, in another schema.
+    pub(crate) fn in_schema(mut self, schema: Schema) -> Self {
+        self.schema = schema;
+        self
     }
 
     /// Resolves when the try should stop: lease lost, deadline over, or draining.

@@ -11,7 +11,10 @@ use crate::{
 use outlast_core::Event;
 use outlast_postgres::{
     Error,
+    connect::{self, Target},
     event::{self, Accepted, Body, Envelope, Envelopes, Landed},
+    migrate::{self, Migrated},
+    schema::Schema,
     tx::{BoxFuture, Pool, Tx},
 };
 use std::{borrow::Cow, collections::BTreeMap, fmt, future::IntoFuture, sync::Arc};
@@ -36,6 +39,8 @@ use uuid::Uuid;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlast {
+    /// Or what is wrong with the name.
+    schema: Result<Schema, Arc<str>>,
     tenant: Cow<'static, str>,
     actor: Option<Arc<str>>,
     correlation: Option<Uuid>,
@@ -53,6 +58,7 @@ impl Outlast {
     /// A handle for an application with one tenant, no known actor and no cause.
     pub const fn new() -> Self {
         Self {
+            schema: Ok(Schema::DEFAULT),
             tenant: Cow::Borrowed(""),
             actor: None,
             correlation: None,
@@ -64,12 +70,41 @@ impl Outlast {
     /// The handle inside a handler: this event's tenant and actor, and this event as the cause.
     pub(crate) fn caused_by(event: &crate::handler::Received) -> Self {
         Self {
+            schema: Ok(Schema::DEFAULT),
             tenant: event.tenant.clone().into(),
             actor: event.actor.as_deref().map(Into::into),
             correlation: event.correlation_id.or(Some(event.id)),
             causation: Some(event.id),
             traceparent: event.traceparent.as_deref().map(Into::into),
         }
+    }
+
+    /// The same, in another schema than `outlast`: the one that `outlast migrate --schema` was given. Two schemas in one
+    /// database are two installations that share nothing.
+    ///
+    /// Give it a name of your code or configuration; what is wrong with it is told by whatever is done with the handle.
+    pub fn schema(&self, name: &str) -> Self {
+        Self {
+            schema: Schema::named(name).map_err(|error| match error {
+                Error::Config(why) => why.into(),
+                other => other.to_string().into(),
+            }),
+            ..self.clone()
+        }
+    }
+
+    /// The same, in a schema that is known to be right.
+    pub(crate) fn of(self, schema: Schema) -> Self {
+        Self {
+            schema: Ok(schema),
+            ..self
+        }
+    }
+
+    fn in_schema(&self) -> Result<Schema, Error> {
+        self.schema
+            .clone()
+            .map_err(|why| Error::Config(why.to_string()))
     }
 
     /// The same, for one tenant. Tenants never see each other's keys.
@@ -148,6 +183,7 @@ impl Outlast {
         check_name::<E>()?;
         let json = |event: &E| Ok((to_json(event)?, event.key()));
         let envelopes = Envelopes {
+            schema: self.in_schema()?,
             name: E::NAME,
             version: E::VERSION,
             events: events.iter().map(json).collect::<Result<_, Error>>()?,
@@ -182,12 +218,33 @@ impl Outlast {
     /// # Errors
     /// When the database cannot be asked; then nothing is known yet.
     pub async fn landed(&self, pool: &impl Pool, accepted: &Accepted) -> Result<Landed, Error> {
-        event::landed(pool, accepted).await
+        event::landed(pool, self.in_schema()?, accepted).await
     }
 
     /// Starts the table of contents of a process that handles events. `state` is what every handler gets, by value.
     pub fn worker<S: Clone + Send + Sync + 'static>(&self, state: S) -> Worker<S> {
-        Worker::new(state)
+        Worker::new(self.schema.clone(), state)
+    }
+
+    /// Brings the schema of a database up to this program: what `outlast migrate` does.
+    ///
+    /// Each step is durable when it is done; two at once are safe, and one that was killed goes on where it stopped. Call
+    /// it from a deploy step, not from every process: the role needs the right to create a schema.
+    ///
+    /// ```no_run
+    /// # use outlast_engine::Outlast;
+    /// # async fn f() -> Result<(), outlast_postgres::Error> {
+    /// let done = Outlast::new().schema("billing").migrate("postgres://app@localhost/shop").await?;
+    /// println!("schema {} → {}", done.from, done.to);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Connect`]; [`Error::NewerSchema`] when a newer program was here, with nothing changed.
+    pub async fn migrate(&self, url: &str) -> Result<Migrated, Error> {
+        let schema = self.in_schema()?;
+        let (mut client, _driver) = connect::connect(&Target::parse(url)?).await?;
+        migrate::of(schema).run(&mut client, |_| {}).await
     }
 }
 
@@ -255,6 +312,7 @@ impl<E: Event> Emit<'_, E> {
             None => (self.outlast.causation, self.outlast.correlation),
         };
         let envelope = Envelope {
+            schema: self.outlast.in_schema()?,
             key: key.as_deref(),
             tenant: &self.outlast.tenant,
             dedup: self.dedup.as_deref(),

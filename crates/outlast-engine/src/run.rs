@@ -86,7 +86,7 @@ where
 {
     let target = plan.target()?;
     let drain = plan.settings.drain;
-    let place = Place::new(plan.settings.deployment.clone());
+    let place = Place::new(plan.settings.deployment.clone()).schema(target.in_schema());
     let store = Store::new(pool(&target, &place)?, place.clone());
     check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
@@ -203,7 +203,7 @@ async fn read_committed(client: &tokio_postgres::Client) -> Result<(), Error> {
 /// The start-up checks, on a connection of their own, so that their errors come typed.
 async fn check(target: &Target, place: &Place) -> Result<(), Error> {
     let (client, _driver) = connect::connect(&target.clone()).await?;
-    migrate::check(&client).await?;
+    migrate::of(target.in_schema()).check(&client).await?;
     place.check(&client).await?;
     Ok(())
 }
@@ -263,7 +263,20 @@ async fn same_database(store: &Store, probe: &dyn Probe, consumer: &str) -> Resu
     const ASK: &str =
         "select d.oid::text || ' ' || h.installed_at::text || ' ' || coalesce(h.deployment, '')
          from pg_catalog.pg_database d, outlast._house h where d.datname = current_database()";
-    let theirs = probe.ask(ASK).await?.into_iter().next().flatten();
+    let schema = store.place().in_schema();
+    let theirs = match probe
+        .ask(schema.statement(ASK))
+        .await
+        .map_err(|error| error.in_schema(schema))
+    {
+        Ok(row) => row.into_iter().next().flatten(),
+        Err(Error::NotMigrated { .. }) => {
+            return Err(Error::Config(format!(
+                "consumer {consumer}: the pool of its handler leads to a database without the schema {schema}"
+            )));
+        }
+        Err(error) => return Err(error),
+    };
     let ours = store.text(ASK).await?;
     if theirs.is_none() || theirs != ours {
         return Err(Error::Config(format!(

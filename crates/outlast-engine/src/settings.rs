@@ -4,7 +4,7 @@
 
 pub mod duration;
 
-use outlast_postgres::{Error, event::PAYLOAD_LIMIT};
+use outlast_postgres::{Error, event::PAYLOAD_LIMIT, schema::Schema};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ pub struct Settings {
     /// development database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
+    /// The schema to work in. Without one it is the handle's: `outlast`, unless the code says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     /// How long a claim is ours without renewal. A dead process's work waits that long. 15 s.
     #[serde(with = "duration")]
     pub lease: Duration,
@@ -63,6 +66,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             deployment: None,
+            schema: None,
             lease: Duration::from_secs(15),
             longest_lease: Duration::from_mins(5),
             deadline: Duration::from_secs(60),
@@ -98,6 +102,9 @@ impl Settings {
         const LONGEST: Duration = Duration::from_mins(5);
         let show = duration::show;
         let mut problems = Vec::new();
+        if let Some(Err(Error::Config(why))) = self.schema.as_deref().map(Schema::named) {
+            problems.push(why);
+        }
         let mut require = |holds: bool, problem: String| {
             if !holds {
                 problems.push(problem);

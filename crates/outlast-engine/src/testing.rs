@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use outlast_core::Event;
 use outlast_postgres::{
     Error, connect, migrate,
+    schema::Schema,
     store::{Claim, Place, Store},
     tx::{Pool, Tx},
 };
@@ -23,6 +24,7 @@ use crate::{
 /// [`TestWorker::advance`] moves it. A database with a deployment name is refused.
 pub struct TestWorker<S> {
     client: Client,
+    schema: Schema,
     consumers: Vec<Consumer<S>>,
 }
 
@@ -68,13 +70,18 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
             None => target,
         };
         let (mut client, _driver) = connect::connect(&target).await?;
-        migrate::run(&mut client, |_| {}).await?;
-        own_clock(&client).await?;
-        let place = Place::new(None);
+        let schema = target.in_schema();
+        migrate::of(schema).run(&mut client, |_| {}).await?;
+        own_clock(&client, schema).await?;
+        let place = Place::new(None).schema(schema);
         let store = Store::new(connect::pool(&target, 2)?, place);
         // Nobody renews here: one batch runs at a time, and a test's handler may take its time.
         let consumers = run::register(plan, &store, &Leases::new(Duration::from_secs(300))).await?;
-        Ok(Self { client, consumers })
+        Ok(Self {
+            client,
+            schema,
+            consumers,
+        })
     }
 
     /// Runs everything that is due: consumers in the order of their registration, events in the order of the log, one
@@ -177,7 +184,7 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         args: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
     ) -> Vec<tokio_postgres::Row> {
         self.client
-            .query_typed(sql, args)
+            .query_typed(&self.schema.text(sql), args)
             .await
             .expect("a test database answers")
     }
@@ -216,9 +223,9 @@ async fn one<S: Clone + Send + Sync + 'static>(
 }
 
 /// Replaces the one clock of this schema by one that a test can move.
-async fn own_clock(client: &Client) -> Result<(), Error> {
+async fn own_clock(client: &Client, schema: Schema) -> Result<(), Error> {
     let named = client
-        .query_typed("select deployment from outlast._house", &[])
+        .query_typed(&schema.text("select deployment from outlast._house"), &[])
         .await?;
     if let Some(name) = named
         .first()
@@ -229,13 +236,13 @@ async fn own_clock(client: &Client) -> Result<(), Error> {
         )));
     }
     client
-        .batch_execute(
+        .batch_execute(&schema.text(
             "update outlast._house set database_oid = (select oid from pg_catalog.pg_database where datname = current_database());
              create table if not exists outlast._test_clock (ahead interval not null);
              insert into outlast._test_clock select '0' where not exists (select from outlast._test_clock);
              create or replace function outlast.clock() returns timestamptz language sql volatile as
                $$ select clock_timestamp() + ahead from outlast._test_clock $$",
-        )
+        ))
         .await?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::{
     settings::Settings,
 };
 use outlast_core::{Failure, Outcome, name};
-use outlast_postgres::{Error, connect::Target, tx::BoxFuture};
+use outlast_postgres::{Error, connect::Target, schema::Schema, tx::BoxFuture};
 use std::{collections::HashSet, fmt, future::Future, sync::Arc};
 
 /// Everything that one process does: its consumers, what runs around them, how much of it at once.
@@ -40,6 +40,8 @@ pub(crate) struct Plan<S> {
     pub(crate) consumers: Vec<Consumer<S>>,
     pub(crate) around: Option<Around>,
     pub(crate) settings: Settings,
+    /// The handle's, or what is wrong with it; the settings may name another.
+    schema: Result<Schema, Arc<str>>,
     pub(crate) database: Option<String>,
 }
 
@@ -49,6 +51,8 @@ pub(crate) struct Plan<S> {
 pub struct Described<'a> {
     /// Its times and bounds.
     pub settings: &'a Settings,
+    /// Its schema: the settings', else the handle's.
+    pub schema: &'a str,
     /// Its database, if the code names one.
     pub database: Option<&'a str>,
     /// Its consumers, in the order in which they were added.
@@ -74,7 +78,7 @@ impl<S> fmt::Debug for Worker<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> Worker<S> {
-    pub(crate) fn new(state: S) -> Self {
+    pub(crate) fn new(schema: Result<Schema, Arc<str>>, state: S) -> Self {
         let settings = Settings::default();
         Self {
             plan: Plan {
@@ -82,6 +86,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 consumers: Vec::new(),
                 around: None,
                 settings,
+                schema,
                 database: None,
             },
         }
@@ -149,6 +154,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
         };
         Described {
             settings: &self.plan.settings,
+            schema: self.plan.schema_name(),
             database: self.plan.database.as_deref(),
             consumers: self
                 .plan
@@ -186,10 +192,31 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
 }
 
 impl<S> Plan<S> {
+    fn schema_name(&self) -> &str {
+        match (&self.settings.schema, &self.schema) {
+            (Some(name), _) => name,
+            (None, Ok(schema)) => schema.name(),
+            (None, Err(_)) => Schema::DEFAULT.name(),
+        }
+    }
+
+    /// The schema to work in.
+    fn schema(&self) -> Result<Schema, String> {
+        match &self.settings.schema {
+            // Judged with the other settings.
+            Some(name) => Ok(Schema::named(name).unwrap_or_default()),
+            None => self.schema.clone().map_err(|why| why.to_string()),
+        }
+    }
+
     /// The database to work for, if everything that can be checked without it is right.
     pub(crate) fn target(&self) -> Result<Target, Error> {
         let mut problems = self.settings.problems();
         problems.extend(self.problems());
+        let schema = self.schema().unwrap_or_else(|why| {
+            problems.push(why);
+            Schema::DEFAULT
+        });
         let target = match &self.database {
             Some(url) => Target::parse(url),
             None => Target::from_env(),
@@ -199,7 +226,7 @@ impl<S> Plan<S> {
             other => problems.push(other.to_string()),
         });
         match target {
-            Ok(target) if problems.is_empty() => Ok(target),
+            Ok(target) if problems.is_empty() => Ok(target.schema(schema)),
             _ => Err(Error::Config(problems.join("; "))),
         }
     }

@@ -48,11 +48,17 @@ begin
   return encode(set_byte(b, 6, (get_byte(b, 6) & 15) | 112), 'hex')::uuid;
 end $$;
 
+-- Advisory locks belong to the database, so their numbers know the schema: two installations do not wait for each other.
+-- A constant when a statement is planned.
+create or replace function outlast._lock_room(n int) returns bigint
+language sql immutable parallel safe
+as $$ select hashtextextended('outlast' collate "C", n) $$;
+
 -- The advisory lock of a lease, and of a consumer's lane.
 create or replace function outlast._lease_lock(token uuid) returns bigint
 language sql immutable parallel safe
-as $$ select uuid_hash_extended(token, 7305) $$;
+as $$ select uuid_hash_extended(token, outlast._lock_room(7305)) $$;
 
 create or replace function outlast._lane_lock(consumer int, lane int) returns bigint
 language sql immutable parallel safe
-as $$ select hashint8extended(consumer::bigint << 32 | lane, 7306) $$;
+as $$ select hashint8extended(consumer::bigint << 32 | lane, outlast._lock_room(7306)) $$;

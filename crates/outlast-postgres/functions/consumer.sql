@@ -30,7 +30,7 @@ begin
       using errcode = 'OL005';
   end if;
   perform outlast._check_envelope(u, '', null, null, 1, 'application/json') from unnest(types) u;
-  perform pg_advisory_xact_lock(hashtextextended('consumer ' || name, 7308));
+  perform pg_advisory_xact_lock(hashtextextended('consumer ' || name, outlast._lock_room(7308)));
   select * into c from outlast._consumer x where x.name = _register.name;
   if c.id is null then
     t := outlast._tick(outlast._tick_zero());
@@ -149,7 +149,7 @@ begin
   update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
   where l.token = _elect.token and l.room = 'poller' returning l.token into mine;
   if mine is not null then return mine; end if;
-  if not pg_try_advisory_xact_lock(7309) then return null; end if;
+  if not pg_try_advisory_xact_lock(outlast._lock_room(7309)) then return null; end if;
   delete from outlast._lease l
   where l.room = 'poller' and (l.expires_at < outlast.clock() or l.expires_at > outlast.clock() + interval '6 minutes');
   insert into outlast._lease (token, room, process, expires_at)

@@ -7,7 +7,7 @@ mod refused;
 mod surroundings;
 mod tls;
 
-use crate::Error;
+use crate::{Error, schema::Schema};
 use deadpool_postgres::{Hook, Manager, ManagerConfig, RecyclingMethod, Runtime};
 use params::Params;
 use std::{fmt, future::poll_fn, time::Duration};
@@ -33,6 +33,7 @@ const PROBES: u32 = 2;
 pub struct Target {
     config: Config,
     tls: Tls,
+    schema: Schema,
 }
 
 impl Target {
@@ -96,7 +97,11 @@ impl Target {
             config.tcp_user_timeout(QUIET * (PROBES + 1));
         }
         config.ssl_mode(tls.mode_for(config.get_hosts()));
-        Ok(Self { config, tls })
+        Ok(Self {
+            config,
+            tls,
+            schema: Schema::DEFAULT,
+        })
     }
 
     /// What `pg_stat_activity` shows for these connections.
@@ -111,6 +116,18 @@ impl Target {
     pub fn database(mut self, name: &str) -> Self {
         self.config.dbname(name);
         self
+    }
+
+    /// The same database, another schema in it.
+    #[must_use]
+    pub fn schema(mut self, schema: Schema) -> Self {
+        self.schema = schema;
+        self
+    }
+
+    /// The schema that whoever connects works in.
+    pub fn in_schema(&self) -> Schema {
+        self.schema
     }
 
     /// The driver's own configuration.

@@ -11,6 +11,7 @@ pub use landed::{Landed, landed};
 
 use crate::{
     Error,
+    schema::Schema,
     tx::{Tx, Value},
 };
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ pub enum Body<'a> {
 /// Everything that can be said when one event is emitted.
 #[derive(Clone, Debug)]
 pub struct Envelope<'a> {
+    /// Where it is written.
+    pub schema: Schema,
     /// The event type.
     pub name: &'a str,
     /// The version of the payload's shape.
@@ -71,6 +74,7 @@ impl<'a> Envelope<'a> {
     /// An event with nothing but its type, version and payload.
     pub fn new(name: &'a str, version: u16, body: Body<'a>) -> Self {
         Self {
+            schema: Schema::DEFAULT,
             name,
             version,
             body,
@@ -155,7 +159,8 @@ pub async fn emit(tx: &mut dyn Tx, envelope: &Envelope<'_>) -> Result<Accepted, 
         content_type.into(),
         envelope.codec_key.into(),
     ];
-    let row = tx.call(SQL, &args).await?;
+    let row = tx.call(envelope.schema.statement(SQL), &args).await;
+    let row = row.map_err(|error| error.in_schema(envelope.schema))?;
     let key = || {
         envelope
             .dedup
@@ -185,6 +190,8 @@ pub async fn emit(tx: &mut dyn Tx, envelope: &Envelope<'_>) -> Result<Accepted, 
 /// Many events of one type with one context, in the order given.
 #[derive(Clone, Debug)]
 pub struct Envelopes<'a> {
+    /// Where they are written.
+    pub schema: Schema,
     /// The event type.
     pub name: &'a str,
     /// The version of the payloads' shape.
@@ -235,7 +242,8 @@ pub async fn emit_all(tx: &mut dyn Tx, envelopes: &Envelopes<'_>) -> Result<Vec<
             causation_id.as_deref().into(),
             envelopes.traceparent.into(),
         ];
-        let row = tx.call(SQL, &args).await?;
+        let row = tx.call(envelopes.schema.statement(SQL), &args).await;
+        let row = row.map_err(|error| error.in_schema(envelopes.schema))?;
         let ids: String = column(&row, 0)?;
         let xid = column(&row, 1)?;
         for id in ids.split(' ') {

@@ -9,6 +9,7 @@ pub mod connect;
 pub mod error;
 pub mod event;
 pub mod migrate;
+pub mod schema;
 pub mod store;
 pub mod tx;
 pub mod watch;

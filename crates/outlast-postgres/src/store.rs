@@ -388,6 +388,7 @@ impl Store {
         sql: &str,
         args: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Error> {
+        let sql = &*self.place.in_schema().text(sql);
         let client = match within("get a connection", self.pool.get()).await? {
             Ok(client) => client,
             // A new connection that leads to the wrong place is refused by the pool's check, which remembers why.
@@ -399,7 +400,9 @@ impl Store {
             }
         };
         match within(sql, client.query_typed(sql, args)).await {
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => {
+                answer.map_err(|error| Error::from(error).in_schema(self.place.in_schema()))
+            }
             Err(stalled) => {
                 // It may be answered later, to nobody: the connection is not used again.
                 drop(Client::take(client));

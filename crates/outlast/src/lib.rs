@@ -78,7 +78,8 @@ pub use outlast_postgres::{
 #[cfg(feature = "testing")]
 pub use outlast_engine::testing;
 
-/// Brings the schema of a database up to this program: what `outlast migrate` does.
+/// Brings the schema of a database up to this program: what `outlast migrate` does. For another schema than `outlast`:
+/// [`Outlast::migrate`].
 ///
 /// Each step is durable when it is done; two at once are safe, and one that was killed goes on where it stopped. Call it
 /// from a deploy step, not from every process: the role needs the right to create a schema.
@@ -93,10 +94,7 @@ pub use outlast_engine::testing;
 /// # Errors
 /// [`Error::Connect`]; [`Error::NewerSchema`] when a newer program was here, with nothing changed.
 pub async fn migrate(url: &str) -> Result<Migrated, Error> {
-    use outlast_postgres::{connect, migrate};
-    let target = connect::Target::parse(url)?;
-    let (mut client, _driver) = connect::connect(&target).await?;
-    migrate::run(&mut client, |_| {}).await
+    Outlast::new().migrate(url).await
 }
 
 /// The code of the README compiles.

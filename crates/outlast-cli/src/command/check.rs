@@ -44,8 +44,10 @@ where
     let target = effective.target()?.application_name("outlast-check");
     let (client, _driver) = connect::connect(&target).await.tried("connect")?;
     let what = || format!("use {target}");
-    migrate::check(&client).await.tried(what())?;
+    let schema = target.in_schema();
+    migrate::of(schema).check(&client).await.tried(what())?;
     let place = Place::new(effective.settings.deployment.clone())
+        .schema(schema)
         .check(&client)
         .await
         .tried(what())?;
@@ -72,7 +74,7 @@ where
     });
     let sql = include_str!("../../sql/consumer/list.sql");
     let rows = client
-        .query_typed(sql, &[(&None::<&str>, Type::TEXT)])
+        .query_typed(&schema.text(sql), &[(&None::<&str>, Type::TEXT)])
         .await
         .tried("list consumers")?;
     let mut known: BTreeMap<String, Registered> = BTreeMap::new();

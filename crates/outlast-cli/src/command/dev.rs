@@ -8,6 +8,7 @@ use outlast_postgres::{
     cluster::{Cluster, Stop},
     connect::{self, Target},
     migrate,
+    schema::Schema,
 };
 use serde::Serialize;
 use tokio_postgres::types::Type;
@@ -93,13 +94,15 @@ impl Dev {
 
     /// Until a signal, or until the server is gone.
     async fn serve(&self, global: &Global, cluster: &Cluster, signals: &mut Signals) -> Answer {
+        let in_schema = named(global)?;
         let schema = tokio::select! {
-            schema = prepare(cluster) => schema?,
+            schema = prepare(cluster, in_schema) => schema?,
             _ = signals.next() => return Ok(Exit::Done),
         };
-        self.announce(global, cluster, schema)?;
+        self.announce(global, cluster, in_schema, schema)?;
         // It has no handlers, so there is nothing to drain: it may just be dropped.
         let worker = Outlast::new()
+            .schema(in_schema.name())
             .worker(())
             .database(cluster.socket_url(DATABASE));
         let engine = worker.run_until(std::future::pending());
@@ -118,7 +121,13 @@ impl Dev {
         ended.tried("watch the log").map(|()| Exit::Failed)
     }
 
-    fn announce(&self, global: &Global, cluster: &Cluster, schema: u32) -> Answer<()> {
+    fn announce(
+        &self,
+        global: &Global,
+        cluster: &Cluster,
+        in_schema: Schema,
+        schema: u32,
+    ) -> Answer<()> {
         let out = global.out();
         let folder = cluster.folder().display().to_string();
         let (url, version) = (cluster.url(DATABASE), cluster.installation().major());
@@ -138,7 +147,7 @@ PostgreSQL {version} runs in {folder}, with schema version {schema} of Outlast.
   export DATABASE_URL={url}
 
 In another terminal, after that line:
-  psql \"$DATABASE_URL\" -c \"select id from outlast.emit('greeting', '{{\\\"to\\\":\\\"you\\\"}}')\"
+  psql \"$DATABASE_URL\" -c \"select id from {in_schema}.emit('greeting', '{{\\\"to\\\":\\\"you\\\"}}')\"
   outlast events ls
   outlast consumers ls
 
@@ -147,8 +156,19 @@ Ctrl-C stops it. The data stays for the next run; --fresh starts over."
     }
 }
 
+/// The schema of the flag or the environment. The file is not asked: it is about another server.
+fn named(global: &Global) -> Answer<Schema> {
+    let of_environment = std::env::var("OUTLAST_SCHEMA")
+        .ok()
+        .filter(|name| !name.is_empty());
+    let name = global.schema.clone().or(of_environment);
+    name.map_or(Ok(Schema::DEFAULT), |name| {
+        Schema::named(&name).tried("read the configuration")
+    })
+}
+
 /// The database and its schema.
-async fn prepare(cluster: &Cluster) -> Answer<u32> {
+async fn prepare(cluster: &Cluster, schema: Schema) -> Answer<u32> {
     let what = || format!("make the database {DATABASE}");
     let admin = Target::parse(&cluster.socket_url("postgres")).tried(what())?;
     let (client, _driver) = connect::connect(&admin).await.tried(what())?;
@@ -167,7 +187,8 @@ async fn prepare(cluster: &Cluster) -> Answer<u32> {
     let (mut client, _driver) = connect::connect(&admin.database(DATABASE))
         .await
         .tried(what())?;
-    let migrated = migrate::run(&mut client, |_| {})
+    let migrated = migrate::of(schema)
+        .run(&mut client, |_| {})
         .await
         .tried(format!("migrate the database {DATABASE}"))?;
     Ok(migrated.to)

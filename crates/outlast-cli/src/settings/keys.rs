@@ -11,7 +11,7 @@ pub(crate) const DATABASE: &str = "database";
 pub(crate) const DATABASE_VARIABLES: [&str; 2] = ["OUTLAST_DATABASE_URL", "DATABASE_URL"];
 
 /// Name and purpose. A test keeps them equal to the fields of [`Settings`].
-const KEYS: [(&str, &str); 15] = [
+const KEYS: [(&str, &str); 16] = [
     (
         DATABASE,
         "Where the database is. A password is better kept in PGPASSWORD or ~/.pgpass.",
@@ -19,6 +19,10 @@ const KEYS: [(&str, &str); 15] = [
     (
         "deployment",
         "The name of this deployment; must equal the database's (`outlast migrate --deployment`).\nWithout one it is a development database.",
+    ),
+    (
+        "schema",
+        "The schema to work in, for a second application in one database (`outlast migrate --schema`).",
     ),
     (
         "lease",
@@ -64,10 +68,10 @@ const KEYS: [(&str, &str); 15] = [
 
 /// What a key without a default may look like.
 fn example(key: &str) -> &'static str {
-    if key == DATABASE {
-        "\"postgres://app@db.example/shop?sslmode=verify-full\""
-    } else {
-        "\"production\""
+    match key {
+        DATABASE => "\"postgres://app@db.example/shop?sslmode=verify-full\"",
+        "schema" => "\"outlast\"",
+        _ => "\"production\"",
     }
 }
 
@@ -146,6 +150,7 @@ mod tests {
         let mut set: toml::Table = toml::from_str(&set).expect("without the signs it is a file");
         set.remove(DATABASE);
         set.remove("deployment");
+        set.remove("schema");
         assert_eq!(
             set.try_into::<Settings>().expect("its values are settings"),
             Settings::default()

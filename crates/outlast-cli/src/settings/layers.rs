@@ -51,7 +51,7 @@ impl Layers {
         };
         layers.file(global.config.as_deref());
         layers.environment();
-        layers.flags(global.database.as_deref(), set);
+        layers.flags(global, set);
         layers
     }
 
@@ -140,7 +140,7 @@ impl Layers {
         }
     }
 
-    fn flags(&mut self, database: Option<&str>, set: &[String]) {
+    fn flags(&mut self, global: &Global, set: &[String]) {
         for flag in set {
             match flag.split_once('=') {
                 Some((key, value)) => self.put_text(key.trim(), value.trim(), "--set".into()),
@@ -149,8 +149,11 @@ impl Layers {
                     .push(format!("--set {}: write KEY=VALUE", text::line(flag))),
             }
         }
-        if let Some(url) = database {
-            self.database = Some((url.to_owned(), "--database".into()));
+        if let Some(schema) = &global.schema {
+            self.put_text("schema", schema, "--schema".into());
+        }
+        if let Some(url) = &global.database {
+            self.database = Some((url.clone(), "--database".into()));
         }
     }
 

@@ -5,7 +5,7 @@ mod layers;
 
 use clap::Args;
 use outlast_engine::{Settings, Worker};
-use outlast_postgres::{Error, connect::Target};
+use outlast_postgres::{Error, connect::Target, schema::Schema};
 
 use crate::{
     args::Global,
@@ -34,8 +34,12 @@ pub(crate) struct Base {
 impl Base {
     pub(crate) fn of<S: Clone + Send + Sync + 'static>(worker: &Worker<S>) -> Self {
         let described = worker.described();
+        let mut settings = described.settings.clone();
+        if described.schema != Schema::DEFAULT.name() {
+            settings.schema = Some(described.schema.to_owned());
+        }
         Self {
-            settings: described.settings.clone(),
+            settings,
             database: described.database.map(str::to_owned),
         }
     }
@@ -84,13 +88,20 @@ impl Effective {
         self.database.as_ref().map(|(url, _)| url.as_str())
     }
 
+    /// The schema to work in.
+    pub(crate) fn schema(&self) -> Schema {
+        // Invariant: what cannot be a schema was refused with the other settings.
+        let named = self.settings.schema.as_deref().map(Schema::named);
+        named.and_then(Result::ok).unwrap_or_default()
+    }
+
     /// Where the database is.
     pub(crate) fn target(&self) -> Answer<Target> {
         let target = match self.database() {
             Some(url) => Target::parse(url),
             None => Target::from_env(),
         };
-        target.tried("find the database")
+        Ok(target.tried("find the database")?.schema(self.schema()))
     }
 
     /// Every key with its value, as it would stand in the file, and its origin. Secrets are left out.

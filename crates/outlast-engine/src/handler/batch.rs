@@ -88,7 +88,7 @@ impl<P, E, F> BatchHandler<P, E, F> {
             Ok(outcome) => outcome,
             Err(failure) => return undo(tx, End::Failed(failure)).await,
         };
-        match seal::many(&mut tx, first.token, ids, P::MARKS).await {
+        match seal::many(&mut tx, first.schema, first.token, ids, P::MARKS).await {
             Ok(xid) => commit(tx, xid, outcome).await,
             Err(error) => undo(tx, refused(error)).await,
         }

@@ -6,6 +6,7 @@ use outlast_core::{Failure, Outcome};
 use outlast_postgres::{
     Error,
     event::array,
+    schema::Schema,
     tx::{Tx, Value},
 };
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +77,10 @@ pub(crate) async fn one(
         ENDED.into(),
     ];
     crash::at(Point::Sealing);
-    let row = tx.call(SQL, &args).await.map_err(own)?;
+    let row = tx
+        .call(delivery.schema.statement(SQL), &args)
+        .await
+        .map_err(own)?;
     crash::at(Point::Sealed);
     Ok(number(&row, 1))
 }
@@ -84,6 +88,7 @@ pub(crate) async fn one(
 /// Seals many events of one claim; the last statement before COMMIT.
 pub(crate) async fn many(
     tx: &mut dyn Tx,
+    schema: Schema,
     token: Uuid,
     ids: &[Uuid],
     marked: bool,
@@ -96,7 +101,7 @@ pub(crate) async fn many(
     let list = array(texts.iter().map(|id| Some(id.as_str())));
     let args = [token.as_str().into(), list.as_str().into(), mark(marked)];
     crash::at(Point::Sealing);
-    let row = tx.call(SQL, &args).await.map_err(own)?;
+    let row = tx.call(schema.statement(SQL), &args).await.map_err(own)?;
     crash::at(Point::Sealed);
     // Without its mark it sealed none.
     if number(&row, 0) != Some(ids.len() as u64) {

@@ -13,6 +13,7 @@ use std::{
 use outlast_postgres::{
     Error,
     connect::{Target, connect},
+    schema::Schema,
 };
 use tokio::{
     sync::watch,
@@ -167,7 +168,8 @@ pub(crate) async fn renew(leases: Leases, target: Target) {
             continue;
         }
         let asked = Instant::now();
-        let renewal = tokio::time::timeout(length, once(connected, &tokens, length));
+        let renewal =
+            tokio::time::timeout(length, once(connected, target.in_schema(), &tokens, length));
         match meanwhile(&leases, &mut every, renewal).await {
             Ok(Ok(renewed)) => {
                 crash::at(Point::Renewed);
@@ -201,11 +203,16 @@ async fn meanwhile<T>(leases: &Leases, every: &mut Interval, work: impl Future<O
     }
 }
 
-async fn once(client: &Client, tokens: &[Uuid], length: Duration) -> Result<Vec<Uuid>, Error> {
+async fn once(
+    client: &Client,
+    schema: Schema,
+    tokens: &[Uuid],
+    length: Duration,
+) -> Result<Vec<Uuid>, Error> {
     let ms = i32::try_from(length.as_millis()).unwrap_or(i32::MAX);
     let rows = client
         .query_typed(
-            "select * from outlast._renew_all($1, $2)",
+            &schema.text("select * from outlast._renew_all($1, $2)"),
             &[(&tokens, Type::UUID_ARRAY), (&ms, Type::INT4)],
         )
         .await?;

@@ -87,6 +87,7 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
             deadline,
             told.clone(),
         )
+        .in_schema(consumer.store.place().in_schema())
     });
     let (context, state) = (consumer.context.clone(), consumer.state.clone());
     let work = match &handler.form {

@@ -16,6 +16,7 @@ use outlast_core::poll;
 use outlast_postgres::{
     Error,
     connect::{self, Target},
+    schema::Schema,
     watch::Watch,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -95,8 +96,9 @@ async fn serve(
     process: Uuid,
     failures: &mut u32,
 ) -> Result<(), Error> {
+    let schema = target.in_schema();
     let (client, mut notifications) = connect::listen(target).await?;
-    within(client.batch_execute("listen outlast_wake")).await??;
+    within(client.batch_execute(&schema.text("listen outlast_wake"))).await??;
     let own = within(client.query_typed("select pg_backend_pid()", &[])).await??;
     let own: Option<i32> = own.first().map(|row| row.get(0));
     *failures = 0;
@@ -106,16 +108,17 @@ async fn serve(
     let mut watch = Watch::default();
     loop {
         if Instant::now() >= elect_at {
-            elected = elect(&client, process, elected).await?;
+            elected = elect(&client, schema, process, elected).await?;
             elect_at = Instant::now() + ELECTED / 3;
         }
         let last = watch.last();
-        let look = within(client.query_typed(Watch::LOOK, &[(&last, Type::INT8)])).await??;
+        let look =
+            within(client.query_typed(&schema.text(Watch::LOOK), &[(&last, Type::INT8)])).await??;
         if watch.news(&look)? {
             traffic = Some(Instant::now());
             bell.ring();
             if elected.is_some() {
-                within(client.batch_execute("notify outlast_wake")).await??;
+                within(client.batch_execute(&schema.text("notify outlast_wake"))).await??;
             }
         }
         let pause = match elected {
@@ -137,13 +140,14 @@ async fn serve(
 
 async fn elect(
     client: &tokio_postgres::Client,
+    schema: Schema,
     process: Uuid,
     token: Option<Uuid>,
 ) -> Result<Option<Uuid>, Error> {
     let ms = i32::try_from(ELECTED.as_millis()).unwrap_or(i32::MAX);
     let token = token.unwrap_or_default();
     let rows = within(client.query_typed(
-        "select outlast._elect($1, $2, $3)",
+        &schema.text("select outlast._elect($1, $2, $3)"),
         &[
             (&process, Type::UUID),
             (&token, Type::UUID),

@@ -7,5 +7,6 @@ mod given;
 mod handle;
 mod operators;
 mod place;
+mod schemas;
 mod takeover;
 mod testing;

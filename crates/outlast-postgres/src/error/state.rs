@@ -1,6 +1,7 @@
 //! From a driver's error to ours: one mapping of SQLSTATEs for every adapter.
 
 use super::{DatabaseError, Error, Source};
+use crate::schema::Schema;
 use outlast_core::sqlstate;
 
 impl Error {
@@ -33,8 +34,7 @@ impl Error {
                     need: u32::try_from(need).unwrap_or(0),
                 }
             }
-            // The schema or a function of it does not exist: `outlast migrate` never ran, or long ago.
-            "3F000" | "42883" | "42P01" if message.contains("outlast") => {
+            state if is_missing(state, message, Schema::DEFAULT) => {
                 Self::NotMigrated { found: 0, need: 1 }
             }
             _ => return None,
@@ -47,6 +47,20 @@ impl Error {
             .as_deref()
             .and_then(|state| Self::from_state(state, message));
         ours.unwrap_or_else(|| Self::Database(DatabaseError::new(state, source)))
+    }
+
+    /// The same error where the statement was one of this schema: an adapter knows only the default one.
+    pub fn in_schema(self, schema: Schema) -> Self {
+        match self {
+            Self::Database(error)
+                if error
+                    .state()
+                    .is_some_and(|state| is_missing(state, &error.to_string(), schema)) =>
+            {
+                Self::NotMigrated { found: 0, need: 1 }
+            }
+            other => other,
+        }
     }
 
     /// The error of a COMMIT: definite when the server answered with an error, unknown when the session was lost.
@@ -97,6 +111,13 @@ impl From<sqlx::Error> for Error {
             .unwrap_or_default();
         Self::from_parts(state, &message, error)
     }
+}
+
+/// The schema or a function of it does not exist: `outlast migrate` never ran, or long ago.
+fn is_missing(state: &str, message: &str, schema: Schema) -> bool {
+    let name = schema.name();
+    matches!(state, "3F000" | "42883" | "42P01")
+        && (message.contains(&format!("\"{name}\"")) || message.contains(&format!("{name}.")))
 }
 
 /// The first two numbers of a message such as "payload of 300000 bytes is over the limit of 262144".

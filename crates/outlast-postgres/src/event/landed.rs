@@ -3,6 +3,7 @@
 use super::{Accepted, column};
 use crate::{
     Error,
+    schema::Schema,
     tx::{OwnedTx, Pool, Tx},
 };
 use std::time::Duration;
@@ -24,7 +25,11 @@ pub enum Landed {
 ///
 /// # Errors
 /// When the database cannot be asked; then nothing is known yet.
-pub async fn landed(pool: &impl Pool, accepted: &Accepted) -> Result<Landed, Error> {
+pub async fn landed(
+    pool: &impl Pool,
+    schema: Schema,
+    accepted: &Accepted,
+) -> Result<Landed, Error> {
     const OWN: &str = "select pg_current_xact_id()::text";
     const LOOK: &str = "select pg_visible_in_snapshot($1::text::xid8, pg_current_snapshot())::text, \
         exists (select from outlast.event e where e.id = $2::text::uuid)::text";
@@ -38,7 +43,10 @@ pub async fn landed(pool: &impl Pool, accepted: &Accepted) -> Result<Landed, Err
         // A new transaction, so that its snapshot is younger than that id in every isolation level.
         let mut tx = pool.begin().await?;
         let row = tx
-            .call(LOOK, &[xid.as_str().into(), id.as_str().into()])
+            .call(
+                schema.statement(LOOK),
+                &[xid.as_str().into(), id.as_str().into()],
+            )
             .await?;
         tx.rollback().await?;
         let (ended, there): (bool, bool) = (column(&row, 0)?, column(&row, 1)?);

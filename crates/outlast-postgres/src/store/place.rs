@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_postgres::{Client, types::Type};
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{Error, schema::Schema};
 
 /// One numbered mark.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,7 @@ struct Inner {
 #[derive(Clone, Debug)]
 pub struct Place {
     process: Uuid,
+    schema: Schema,
     deployment: Option<String>,
     inner: Arc<Mutex<Inner>>,
 }
@@ -63,9 +64,22 @@ impl Place {
         };
         Self {
             process: Uuid::new_v4(),
+            schema: Schema::DEFAULT,
             deployment,
             inner: Arc::new(Mutex::new(inner)),
         }
+    }
+
+    /// The same process, in another schema.
+    #[must_use]
+    pub fn schema(mut self, schema: Schema) -> Self {
+        self.schema = schema;
+        self
+    }
+
+    /// The schema that it works in.
+    pub fn in_schema(&self) -> Schema {
+        self.schema
     }
 
     /// The random identity of this process. Host names and pids never identify an owner.
@@ -120,7 +134,7 @@ impl Place {
     async fn ask(&self, client: &Client, acked: Mark) -> Result<Where, Error> {
         let row = client
             .query_typed(
-                "select deployment, database_is_ours, xids_are_ours, remembered, stopped, standby from outlast._where($1, $2, $3)",
+                &self.schema.text("select deployment, database_is_ours, xids_are_ours, remembered, stopped, standby from outlast._where($1, $2, $3)"),
                 &[(&self.process, Type::UUID), (&acked.seq, Type::INT8), (&acked.nonce, Type::UUID)],
             )
             .await?

@@ -2,6 +2,7 @@ use super::{client, database, in_every_driver, one, shown, sqlx_pool};
 use outlast_postgres::{
     Error,
     event::{Body, Envelope, Envelopes, KEY_LIMIT, PAYLOAD_LIMIT, TENANT_LIMIT, emit, emit_all},
+    schema::Schema,
     tx::{Tx, Value},
 };
 use outlast_testkit::pg;
@@ -528,6 +529,7 @@ async fn many_events_keep_their_order_their_keys_and_every_byte() {
         })
         .collect();
     let envelopes = Envelopes {
+        schema: Schema::DEFAULT,
         name: "paid",
         version: 2,
         events: events.clone(),
@@ -574,6 +576,7 @@ async fn one_bad_event_among_many_is_found_before_the_first_is_written() {
     let mut events = vec![("1".to_owned(), None); 1_500];
     events.push((r#""\u0000""#.to_owned(), None));
     let envelopes = Envelopes {
+        schema: Schema::DEFAULT,
         name: "paid",
         version: 1,
         events,

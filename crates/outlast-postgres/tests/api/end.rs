@@ -6,6 +6,7 @@ use outlast_core::{Class, Classify, Failure};
 use outlast_postgres::{
     Error,
     event::{Body, Envelope, Landed, emit, landed},
+    schema::Schema,
     tx::{OwnedTx, Pool, Tx},
 };
 use outlast_testkit::{
@@ -250,7 +251,7 @@ async fn whether_it_landed(pool: &impl Pool, through: &impl Pool, proxy: &Proxy)
         let _armed = proxy.arm(When::Commit, fault);
         assert!(matches!(tx.commit().await, Err(Error::CommitUnknown(_))));
         assert_eq!(
-            landed(pool, &accepted).await.unwrap(),
+            landed(pool, Schema::DEFAULT, &accepted).await.unwrap(),
             expected,
             "{fault:?}"
         );
@@ -266,7 +267,7 @@ async fn whether_it_landed(pool: &impl Pool, through: &impl Pool, proxy: &Proxy)
         _ = &mut commit => panic!("answered while it was held"),
         () = armed.fired() => {}
     }
-    let mut looking = Box::pin(landed(pool, &accepted));
+    let mut looking = Box::pin(landed(pool, Schema::DEFAULT, &accepted));
     let early = tokio::time::timeout(Duration::from_millis(200), &mut looking).await;
     assert!(early.is_err(), "{early:?} while the transaction is open");
     armed.release();
@@ -278,7 +279,10 @@ async fn whether_it_landed(pool: &impl Pool, through: &impl Pool, proxy: &Proxy)
         .await
         .unwrap();
     tx.rollback().await.unwrap();
-    assert_eq!(landed(pool, &accepted).await.unwrap(), Landed::NotLanded);
+    assert_eq!(
+        landed(pool, Schema::DEFAULT, &accepted).await.unwrap(),
+        Landed::NotLanded
+    );
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod house;
 mod lease;
 mod parked;
 mod plans;
+mod schema;
 mod seeds;
 mod sql;
 mod verify;

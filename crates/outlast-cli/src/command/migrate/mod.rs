@@ -13,6 +13,7 @@ use crate::{
     exit::Exit,
     out::{Out, text},
     problem::{Answer, Problem, Tried},
+    settings::{Base, Effective, Set},
 };
 
 #[derive(Debug, Args)]
@@ -53,7 +54,8 @@ impl Migrate {
     pub(crate) async fn run(&self, global: &Global) -> Answer {
         let out = global.out();
         if self.sql {
-            out.raw(migrate::sql().as_bytes())?;
+            let effective = Effective::load(global, &Set::default(), &Base::default())?;
+            out.raw(migrate::of(effective.schema()).sql().as_bytes())?;
             return Ok(Exit::Done);
         }
         match (self.what, &self.deployment) {
@@ -93,11 +95,14 @@ struct Planned<'a> {
 async fn plan(global: &Global) -> Answer<Plan> {
     let out = global.out();
     let database = Database::open(global).await?;
-    let plan = migrate::plan(database.client())
+    let migrations = migrate::of(database.schema());
+    let plan = migrations
+        .plan(database.client())
         .await
         .tried(format!("plan the migration of {database}"))?;
     if plan.found > plan.known {
-        migrate::check(database.client())
+        migrations
+            .check(database.client())
             .await
             .tried(format!("use {database}"))?;
     }
@@ -173,7 +178,8 @@ async fn run(global: &Global, deployment: Option<&str>) -> Answer {
             out.say(&format!("applied {step}"))
         };
     };
-    let migrated = migrate::run(database.client_mut(), report)
+    let migrated = migrate::of(database.schema())
+        .run(database.client_mut(), report)
         .await
         .tried(what)?;
     printed?;
