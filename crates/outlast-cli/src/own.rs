@@ -127,7 +127,7 @@ impl Own {
                 .await
             }
             // What the code says about settings is only known with a state; this must work without one.
-            Command::Config(config) => config.run(global, &Base::default()),
+            Command::Config(config) => config.run(global, &Base::default()).await,
             Command::Migrate {
                 command: Migrate::Status,
             } => migrate::status(global).await,

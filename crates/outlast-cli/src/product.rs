@@ -67,6 +67,10 @@ enum Command {
     Pause(pause::Pause),
     /// Resume paused consumers
     Resume(pause::Resume),
+    /// Make the settings of the cluster what a file says; shows the difference first
+    Apply(apply::Apply),
+    /// List who did what
+    Audit(audit::Audit),
     /// Show the settings and their origin, or print the default file
     Config(config::Config),
     /// Print the completions of a shell
@@ -88,7 +92,9 @@ impl Cli {
             Command::Verify(c) => c.run(global).await,
             Command::Pause(c) => c.run(global).await,
             Command::Resume(c) => c.run(global).await,
-            Command::Config(c) => c.run(global, &Base::default()),
+            Command::Apply(c) => c.run(global).await,
+            Command::Audit(c) => c.run(global).await,
+            Command::Config(c) => c.run(global, &Base::default()).await,
             Command::Completions(c) => c.run(global),
         }
     }

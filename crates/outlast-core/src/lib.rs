@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod backoff;
+pub mod duration;
 pub mod event;
 pub mod failure;
 mod foreign;

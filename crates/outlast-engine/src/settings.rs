@@ -2,7 +2,7 @@
 //!
 //! What belongs to the whole installation (retention, pauses) lives in the database, not here.
 
-pub mod duration;
+pub use outlast_core::duration;
 
 use outlast_postgres::{Error, event::PAYLOAD_LIMIT, schema::Schema};
 use serde::{Deserialize, Serialize};

@@ -74,6 +74,7 @@ begin
   if not found then
     raise exception 'consumer % is not registered', quote_nullable(pause.consumer) using errcode = 'OL012';
   end if;
+  perform outlast._audited('consumer.paused', pause.consumer, jsonb_build_object('reason', outlast._clean(pause.reason)));
 end $$;
 
 create or replace function outlast.resume(consumer text) returns void
@@ -86,6 +87,7 @@ begin
   if not found then
     raise exception 'consumer % is not registered', quote_nullable(resume.consumer) using errcode = 'OL012';
   end if;
+  perform outlast._audited('consumer.resumed', resume.consumer);
   notify outlast_wake;
 end $$;
 

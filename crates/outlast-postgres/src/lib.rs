@@ -2,7 +2,7 @@
 //!
 //! What an application meets is re-exported by the crate `outlast`; the engine uses the rest. `migrate` brings a database
 //! up to this program, [`event`] writes intents in the caller's transaction ([`tx`]), [`store`] claims and records,
-//! [`watch`] tells whether there is news. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
+//! [`watch`] tells whether there is news, [`setting`] what operators decided. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
 
 pub mod cluster;
 pub mod connect;
@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod migrate;
 pub mod schema;
+pub mod setting;
 pub mod store;
 pub mod tx;
 pub mod watch;

@@ -1,5 +1,7 @@
 //! The commands, one file each: what it takes, what it does, what it prints.
 
+pub(crate) mod apply;
+pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;

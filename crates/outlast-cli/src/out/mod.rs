@@ -5,7 +5,7 @@
 mod table;
 pub(crate) mod text;
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, Write, stdin, stdout};
 
 use serde::Serialize;
 
@@ -59,6 +59,17 @@ impl Out {
     /// A table, as wide as the terminal at most.
     pub(crate) fn table(self, table: &Table) -> Answer<()> {
         self.write(&[table.render(self.width).as_bytes()])
+    }
+
+    /// Asks the person at the terminal. False without one: nobody can be asked then.
+    pub(crate) fn asks(self, question: &str) -> Answer<bool> {
+        if self.json || !self.is_terminal() || !stdin().is_terminal() {
+            return Ok(false);
+        }
+        self.write(&[text::line(question).as_bytes(), b" [y/N] "])?;
+        let mut answer = String::new();
+        stdin().read_line(&mut answer).tried("read the answer")?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
 
     /// Exactly these bytes.

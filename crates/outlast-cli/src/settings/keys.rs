@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use outlast_engine::Settings;
+use outlast_postgres::setting;
 
 /// The one key that is not the engine's.
 pub(crate) const DATABASE: &str = "database";
@@ -75,7 +76,7 @@ fn example(key: &str) -> &'static str {
     }
 }
 
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
     KEYS.iter().map(|(name, _)| *name)
 }
 
@@ -86,11 +87,24 @@ pub(crate) fn variable(key: &str) -> String {
 
 /// The key that was probably meant.
 pub(crate) fn meant(wrong: &str) -> Option<&'static str> {
+    near(wrong, names())
+}
+
+/// The cluster setting that was probably meant.
+pub(crate) fn meant_of_cluster(wrong: &str) -> Option<&'static str> {
+    let names = || setting::all().iter().map(|setting| setting.name);
+    // Whoever leaves out the first word of a name means that one.
+    let bare = |name: &&str| name.rsplit('.').next() == Some(wrong);
+    near(wrong, names()).or_else(|| names().find(bare))
+}
+
+fn near(wrong: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
     let folded = wrong.to_lowercase().replace('-', "_");
     let near = |name: &&str| strsim::damerau_levenshtein(&folded, name) <= 2.min(name.len() / 3);
-    names()
+    names
+        .clone()
         .find(|name| folded == *name)
-        .or_else(|| names().find(near))
+        .or_else(|| names.clone().find(near))
 }
 
 /// The values of settings, by key.
@@ -114,13 +128,38 @@ pub(crate) fn default_file() -> String {
         }
         write!(file, "\n# {name} = {value}\n").expect("a String takes everything");
     }
+    file.push_str(
+        "\n# Settings of the whole cluster: they live in the database, and `outlast apply` makes them what stands here.\n\
+         # [cluster]\n",
+    );
+    for setting in setting::all() {
+        let (what, kind, name, value) =
+            (setting.what, &setting.kind, setting.name, setting.standard);
+        write!(file, "\n# {what} ({kind})\n# {name} = \"{value}\"\n")
+            .expect("a String takes everything");
+    }
     file
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use toml::Value;
+
+    /// The values of a section by their full names.
+    fn flat(section: &Value) -> BTreeMap<String, Value> {
+        let mut found = BTreeMap::new();
+        for (key, value) in section.as_table().into_iter().flatten() {
+            if value.is_table() {
+                let inner = flat(value).into_iter();
+                found.extend(inner.map(|(name, value)| (format!("{key}.{name}"), value)));
+            } else {
+                found.insert(key.clone(), value.clone());
+            }
+        }
+        found
+    }
 
     #[test]
     fn every_setting_of_the_engine_has_its_words_here() {
@@ -145,12 +184,20 @@ mod tests {
         let set: String = file
             .lines()
             .filter_map(|line| line.strip_prefix("# "))
-            .filter(|line| line.contains(" = "))
+            .filter(|line| line.contains(" = ") || line.starts_with('['))
             .fold(String::new(), |set, line| set + line + "\n");
         let mut set: toml::Table = toml::from_str(&set).expect("without the signs it is a file");
         set.remove(DATABASE);
         set.remove("deployment");
         set.remove("schema");
+        let cluster = set.remove("cluster").expect("the section of the cluster");
+        assert_eq!(
+            flat(&cluster),
+            setting::all()
+                .iter()
+                .map(|setting| (setting.name.to_owned(), setting.standard.into()))
+                .collect()
+        );
         assert_eq!(
             set.try_into::<Settings>().expect("its values are settings"),
             Settings::default()
@@ -164,5 +211,8 @@ mod tests {
         assert_eq!(meant("deadlne"), Some("deadline"));
         assert_eq!(meant("colour"), None);
         assert_eq!(meant("port"), None);
+        assert_eq!(meant_of_cluster("retention.lag"), Some("retention.log"));
+        assert_eq!(meant_of_cluster("inbox"), Some("retention.inbox"));
+        assert_eq!(meant_of_cluster("colour"), None);
     }
 }

@@ -3,16 +3,17 @@
 use std::{collections::BTreeMap, env, io::ErrorKind, path::Path};
 
 use outlast_engine::Settings;
-use toml::{Value, de::DeTable};
+use toml::{Spanned, Value, de::DeTable};
 
 use super::{
     Base, Origin,
+    cluster::{self, Section},
     keys::{self, DATABASE, DATABASE_VARIABLES},
 };
 use crate::{args::Global, out::text};
 
 /// The file that is read if it is there.
-const FILE: &str = "outlast.toml";
+pub(super) const FILE: &str = "outlast.toml";
 
 /// Variables of ours that are no settings.
 const OTHERS: [&str; 4] = [
@@ -27,6 +28,8 @@ pub(super) struct Layers {
     pub(super) settings: Settings,
     pub(super) database: Option<(String, Origin)>,
     pub(super) problems: Vec<String>,
+    /// What the file says about the cluster; it counts when it is applied.
+    pub(super) cluster: Option<Section>,
     /// The merged values, each of which fits its key.
     values: toml::Table,
     origins: BTreeMap<String, Origin>,
@@ -46,6 +49,7 @@ impl Layers {
             settings,
             database,
             problems: Vec::new(),
+            cluster: None,
             values,
             origins,
         };
@@ -70,21 +74,18 @@ impl Layers {
             Err(error) if error.kind() == ErrorKind::NotFound && path.is_none() => return,
             Err(error) => return self.problems.push(format!("{shown}: {error}")),
         };
-        let parsed =
-            DeTable::parse(&content).and_then(|spans| Ok((spans, content.parse::<toml::Table>()?)));
-        let (spans, table) = match parsed {
+        let (spans, table) = match parse(&content, &shown) {
             Ok(both) => both,
-            Err(error) => {
-                // Not its picture of the line: that may hold a password.
-                let at = error.span().map_or(0, |span| span.start);
-                let why = text::line(error.message());
-                return self
-                    .problems
-                    .push(format!("{shown}:{}: {why}", line(&content, at)));
-            }
+            Err(problem) => return self.problems.push(problem),
         };
+        self.cluster = Section::read(&spans, &content, &shown);
+        let wrong = self.cluster.iter().flat_map(|section| &section.problems);
+        self.problems.extend(wrong.cloned());
         for key in spans.get_ref().keys() {
             let (at, key) = (line(&content, key.span().start), key.get_ref().as_ref());
+            if key == cluster::SECTION {
+                continue;
+            }
             if let Some(value) = table.get(key) {
                 self.put(key, value.clone(), format!("{shown}:{at}"));
             }
@@ -206,6 +207,21 @@ impl Layers {
     }
 }
 
-fn line(content: &str, at: usize) -> usize {
+/// The places of all keys, and the values.
+pub(super) fn parse<'a>(
+    content: &'a str,
+    shown: &str,
+) -> Result<(Spanned<DeTable<'a>>, toml::Table), String> {
+    DeTable::parse(content)
+        .and_then(|spans| Ok((spans, content.parse::<toml::Table>()?)))
+        .map_err(|error| {
+            // Not its picture of the line: that may hold a password.
+            let at = error.span().map_or(0, |span| span.start);
+            let why = text::line(error.message());
+            format!("{shown}:{}: {why}", line(content, at))
+        })
+}
+
+pub(super) fn line(content: &str, at: usize) -> usize {
     content[..at.min(content.len())].matches('\n').count() + 1
 }

@@ -1,7 +1,10 @@
 //! Settings of the process: defaults < file < environment < flags, with the origin of each, all problems at once.
 
+pub(crate) mod cluster;
 pub(crate) mod keys;
 mod layers;
+
+use std::path::Path;
 
 use clap::Args;
 use outlast_engine::{Settings, Worker};
@@ -9,6 +12,7 @@ use outlast_postgres::{Error, connect::Target, schema::Schema};
 
 use crate::{
     args::Global,
+    out::text,
     problem::{Answer, Problem, Tried},
 };
 use layers::Layers;
@@ -81,6 +85,22 @@ impl Effective {
         } else {
             Err(Problem::of_configuration(problems))
         }
+    }
+
+    /// The file that is, or would be, read; as a person may see it.
+    pub(crate) fn file(&self, global: &Global) -> String {
+        let path = global.config.as_deref();
+        text::line(
+            &path
+                .unwrap_or(Path::new(layers::FILE))
+                .display()
+                .to_string(),
+        )
+    }
+
+    /// What the file says about the cluster.
+    pub(crate) fn cluster(&self) -> Option<&cluster::Section> {
+        self.layers.cluster.as_ref()
     }
 
     /// The database, for the worker; none when libpq's variables say.

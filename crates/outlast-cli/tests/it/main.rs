@@ -1,5 +1,6 @@
 //! The real binary against real PostgreSQL.
 
+mod apply;
 mod completions;
 mod config;
 mod connect;

@@ -11,6 +11,7 @@ mod parked;
 mod plans;
 mod schema;
 mod seeds;
+mod setting;
 mod sql;
 mod verify;
 mod window;
