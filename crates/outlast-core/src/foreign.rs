@@ -61,25 +61,79 @@ fn has_io_source(error: &tokio_postgres::Error) -> bool {
     source.is_some_and(|source| source.is::<std::io::Error>())
 }
 
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+macro_rules! classify_sqlx {
+    ($sqlx:ident) => {
+        impl Classify for ::$sqlx::Error {
+            fn class(&self) -> Class {
+                match self {
+                    Self::Database(error) => error
+                        .code()
+                        .map_or(Class::Unclassified, |state| crate::sqlstate::class(&state)),
+                    Self::Io(_)
+                    | Self::PoolTimedOut
+                    | Self::PoolClosed
+                    | Self::WorkerCrashed
+                    | Self::BeginFailed => Class::Retry,
+                    _ => Class::Unclassified,
+                }
+            }
+
+            fn charged(&self) -> bool {
+                let state = self.as_database_error().and_then(|error| error.code());
+                !state.is_some_and(|state| crate::sqlstate::is_conflict(&state))
+            }
+        }
+    };
+}
+
+#[cfg(feature = "sqlx-0_8")]
+classify_sqlx!(sqlx_0_8);
 #[cfg(feature = "sqlx-0_9")]
-impl Classify for sqlx::Error {
+classify_sqlx!(sqlx);
+
+#[cfg(feature = "sea-orm")]
+impl Classify for sea_orm::DbErr {
     fn class(&self) -> Class {
         match self {
-            Self::Database(error) => error
-                .code()
-                .map_or(Class::Unclassified, |state| crate::sqlstate::class(&state)),
-            Self::Io(_)
-            | Self::PoolTimedOut
-            | Self::PoolClosed
-            | Self::WorkerCrashed
-            | Self::BeginFailed => Class::Retry,
-            _ => Class::Unclassified,
+            Self::ConnectionAcquire(_) => Class::Retry,
+            _ => behind_sea_orm(self).map_or(Class::Unclassified, Classify::class),
         }
     }
 
     fn charged(&self) -> bool {
-        let state = self.as_database_error().and_then(|error| error.code());
-        !state.is_some_and(|state| crate::sqlstate::is_conflict(&state))
+        behind_sea_orm(self).is_none_or(Classify::charged)
+    }
+}
+
+/// The error of sqlx that sea-orm passes on.
+#[cfg(feature = "sea-orm")]
+pub fn behind_sea_orm(error: &sea_orm::DbErr) -> Option<&sea_orm::sqlx::Error> {
+    use sea_orm::{DbErr, RuntimeErr};
+    match error {
+        DbErr::Conn(RuntimeErr::SqlxError(error))
+        | DbErr::Exec(RuntimeErr::SqlxError(error))
+        | DbErr::Query(RuntimeErr::SqlxError(error)) => Some(error),
+        _ => None,
+    }
+}
+
+#[cfg(feature = "diesel")]
+impl Classify for diesel::result::Error {
+    fn class(&self) -> Class {
+        use diesel::result::{DatabaseErrorKind as Kind, Error};
+        match self {
+            // Closed, or the socket broke: the server rolls the transaction back.
+            Error::DatabaseError(Kind::ClosedConnection | Kind::UnableToSendCommand, _)
+            | Error::BrokenTransactionManager => Class::Retry,
+            _ => {
+                crate::sqlstate::of_diesel(self).map_or(Class::Unclassified, crate::sqlstate::class)
+            }
+        }
+    }
+
+    fn charged(&self) -> bool {
+        !crate::sqlstate::of_diesel(self).is_some_and(crate::sqlstate::is_conflict)
     }
 }
 
@@ -114,15 +168,22 @@ fn known(error: &anyhow::Error) -> Option<&dyn Classify> {
     error.chain().find_map(as_classify)
 }
 
-#[cfg(feature = "anyhow")]
-fn as_classify<'a>(_cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a dyn Classify> {
-    #[cfg(feature = "tokio-postgres")]
-    if let Some(found) = _cause.downcast_ref::<tokio_postgres::Error>() {
-        return Some(found);
+/// An error of another crate whose class is known, if it is one.
+pub fn as_classify<'a>(_cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a dyn Classify> {
+    macro_rules! known {
+        ($($feature:literal => $error:ty,)*) => {$(
+            #[cfg(feature = $feature)]
+            if let Some(found) = _cause.downcast_ref::<$error>() {
+                return Some(found);
+            }
+        )*};
     }
-    #[cfg(feature = "sqlx-0_9")]
-    if let Some(found) = _cause.downcast_ref::<sqlx::Error>() {
-        return Some(found);
+    known! {
+        "tokio-postgres" => tokio_postgres::Error,
+        "sqlx-0_9" => sqlx::Error,
+        "sqlx-0_8" => sqlx_0_8::Error,
+        "sea-orm" => sea_orm::DbErr,
+        "diesel" => diesel::result::Error,
     }
     None
 }

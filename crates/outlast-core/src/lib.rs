@@ -8,7 +8,7 @@ pub mod backoff;
 pub mod duration;
 pub mod event;
 pub mod failure;
-mod foreign;
+pub mod foreign;
 pub mod name;
 pub mod outcome;
 pub mod poll;

@@ -32,6 +32,34 @@ pub fn is_lost(state: &str) -> bool {
         )
 }
 
+/// The SQLSTATE behind an error of diesel, which tells eight of them and hides the others.
+///
+/// Of the hidden ones these are known by PostgreSQL's text, if the server speaks English. An error that is not known has
+/// no state, which is always safe: its try is charged, and the end of a COMMIT is looked for.
+#[cfg(feature = "diesel")]
+pub fn of_diesel(error: &diesel::result::Error) -> Option<&'static str> {
+    use diesel::result::{DatabaseErrorKind as Kind, Error};
+    let Error::DatabaseError(kind, sent) = error else {
+        return None;
+    };
+    Some(match (kind, sent.message()) {
+        (Kind::UniqueViolation, _) => "23505",
+        (Kind::ForeignKeyViolation, _) => "23503",
+        (Kind::NotNullViolation, _) => "23502",
+        (Kind::CheckViolation, _) => "23514",
+        (Kind::RestrictViolation, _) => "23001",
+        (Kind::ExclusionViolation, _) => "23P01",
+        (Kind::SerializationFailure, _) => "40001",
+        (Kind::ReadOnlyTransaction, _) => "25006",
+        (Kind::ClosedConnection | Kind::UnableToSendCommand, _) => return None,
+        (_, "deadlock detected") => "40P01",
+        (_, text) if text.starts_with("current transaction is aborted") => "25P02",
+        (_, text) if text.starts_with("schema ") && text.ends_with("does not exist") => "3F000",
+        (_, text) if text.starts_with("function ") && text.ends_with("does not exist") => "42883",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,8 @@
 //! with a page in `docs/errors/`.
 
 mod classify;
+#[cfg(feature = "diesel-async")]
+mod hidden;
 mod state;
 
 use outlast_core::Classify;

@@ -4,10 +4,16 @@
 //! second write beside the business rows. [`Pool`] and [`OwnedTx`] are for handlers whose transaction Outlast begins and
 //! commits. The adapters are one file a driver; to add one, implement `call` and map errors with `Error::from_parts`.
 
-#[cfg(feature = "sqlx-0_9")]
-mod sqlx_0_9;
+#[cfg(feature = "diesel-async")]
+mod diesel_async;
+#[cfg(feature = "sea-orm")]
+mod sea_orm;
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+mod sqlx;
 mod tokio_postgres;
 
+#[cfg(feature = "diesel-async")]
+pub use self::diesel_async::DieselTx;
 pub use self::tokio_postgres::ClientTx;
 use crate::Error;
 use std::{future::Future, pin::Pin};
@@ -38,9 +44,13 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
 
 /// An open transaction of any driver: pass `&mut tx`, the one that also writes your business rows.
 ///
-/// Implemented for `sqlx::PgTransaction` (feature `sqlx-0_9`), `tokio_postgres::Transaction`,
-/// `deadpool_postgres::Transaction` and [`ClientTx`]. A bare `sqlx::PgConnection` is taken if a transaction is open on it,
-/// else the answer is [`Error::NoTransaction`].
+/// Implemented for `tokio_postgres::Transaction`, `deadpool_postgres::Transaction` and [`ClientTx`], and by features:
+/// - `sqlx-0_9`, `sqlx-0_8`: `sqlx::PgTransaction`, and `sqlx::PgConnection` if a transaction is open on it;
+/// - `sea-orm` (2): `DatabaseTransaction`, and the `&DatabaseTransaction` of its closures: `&mut tx` of a `let mut tx = tx`;
+/// - `diesel-async` (0.9): `AsyncPgConnection` if diesel began a transaction on it: `connection.transaction(..)`.
+///
+/// Where only the connection is seen and no transaction is open, the answer is [`Error::NoTransaction`]. One that was begun
+/// by a statement of your own is not seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an open transaction",
     label = "pass `&mut tx`, the transaction that also writes your business rows",
@@ -74,10 +84,11 @@ pub trait OwnedTx: Tx + 'static {
     fn rollback(self) -> BoxFuture<'static, Result<(), Error>>;
 }
 
-/// Where Outlast begins and commits for you: `sqlx::PgPool` (feature `sqlx-0_9`) or `deadpool_postgres::Pool`.
+/// Where Outlast begins and commits for you: `deadpool_postgres::Pool`, and by features `sqlx::PgPool` (`sqlx-0_9`,
+/// `sqlx-0_8`), `sea_orm::DatabaseConnection` (`sea-orm`), `diesel_async::pooled_connection::deadpool::Pool` (`diesel-async`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool that Outlast can begin a transaction on",
-    note = "pass `&sqlx::PgPool` (feature `sqlx-0_9`) or `&deadpool_postgres::Pool`"
+    note = "pass `&deadpool_postgres::Pool` or, with the feature of your driver, the pool of sqlx, sea-orm or diesel-async"
 )]
 pub trait Pool: Clone + Send + Sync + 'static {
     /// The transaction it gives.
@@ -92,6 +103,10 @@ pub trait Pool: Clone + Send + Sync + 'static {
     /// own setting, or the caller's who drops the future.
     fn begin(&self) -> BoxFuture<'static, Result<Self::Tx, Error>>;
 }
+
+/// Marks an open transaction; the mark ends with it.
+#[cfg(feature = "sea-orm")]
+const MARK: &str = "set local outlast.begun = 'yes'";
 
 /// Begins a transaction with a mark that ends with it, in one message.
 ///

@@ -19,7 +19,7 @@
 //! - Once another process has taken over, nothing of the old one can commit.
 //!
 //! # Emit in your own transaction
-//! With sqlx (feature `sqlx-0_9`), tokio-postgres or deadpool-postgres:
+//! With sqlx (feature `sqlx-0_9`; `sqlx-0_8`, `sea-orm` and `diesel-async` look the same), tokio-postgres or deadpool-postgres:
 //! ```
 //! # use outlast::{Event, Outlast};
 //! # use serde::{Deserialize, Serialize};
@@ -54,7 +54,10 @@
 //! # Features
 //! | feature | what |
 //! |---|---|
-//! | `sqlx-0_9` | `Tx` and `Pool` for sqlx 0.9, and `?` on its errors in handlers |
+//! | `sqlx-0_9` | [`Tx`] and [`Pool`] for sqlx 0.9, and `?` on its errors in handlers |
+//! | `sqlx-0_8` | the same for sqlx 0.8 (0.8.4 and later); both may be on |
+//! | `sea-orm` | the same for sea-orm 2 |
+//! | `diesel-async` | the same for diesel-async 0.9 and its deadpool; diesel hides most SQLSTATEs, which are known again by the server's English texts |
 //! | `anyhow` | `?` on `anyhow::Error` in handlers |
 //! | `cli` | the commands of `outlast` for your own binary |
 //! | `testing` | a worker for tests, whose clock they move |
@@ -74,6 +77,9 @@ pub use outlast_postgres::{
     migrate::Migrated,
     tx::{BoxFuture, ClientTx, OwnedTx, Pool, Tx, Value},
 };
+
+#[cfg(feature = "diesel-async")]
+pub use outlast_postgres::tx::DieselTx;
 
 #[cfg(feature = "testing")]
 pub use outlast_engine::testing;

@@ -55,12 +55,7 @@ impl Classify for DatabaseError {
 impl DatabaseError {
     /// The driver's own error, which tells a broken connection from a value that could not be read.
     fn driver(&self) -> Option<&dyn Classify> {
-        #[cfg(feature = "sqlx-0_9")]
-        if let Some(error) = self.source.downcast_ref::<sqlx::Error>() {
-            return Some(error);
-        }
-        let error = self.source.downcast_ref::<tokio_postgres::Error>()?;
-        Some(error)
+        outlast_core::foreign::as_classify(self.source.as_ref())
     }
 }
 

@@ -96,20 +96,66 @@ impl From<deadpool_postgres::PoolError> for Error {
     }
 }
 
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+macro_rules! from_sqlx {
+    ($sqlx:ident) => {
+        impl From<::$sqlx::Error> for Error {
+            fn from(error: ::$sqlx::Error) -> Self {
+                if matches!(error, ::$sqlx::Error::PoolTimedOut) {
+                    return Self::PoolExhausted;
+                }
+                let sent = error.as_database_error();
+                let state = sent.and_then(|sent| sent.code()).map(Into::into);
+                let message = sent.map_or_else(String::new, |sent| sent.message().into());
+                Self::from_parts(state, &message, error)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "sqlx-0_8")]
+from_sqlx!(sqlx_0_8);
 #[cfg(feature = "sqlx-0_9")]
-impl From<sqlx::Error> for Error {
-    fn from(error: sqlx::Error) -> Self {
-        if matches!(error, sqlx::Error::PoolTimedOut) {
+from_sqlx!(sqlx);
+
+#[cfg(feature = "sea-orm")]
+impl From<sea_orm::DbErr> for Error {
+    fn from(error: sea_orm::DbErr) -> Self {
+        use sea_orm::{ConnAcquireErr, DbErr};
+        if matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)) {
             return Self::PoolExhausted;
         }
-        let sent = error.as_database_error();
-        let state = sent
-            .and_then(|sent| sent.code())
-            .map(|state| state.into_owned());
-        let message = sent
-            .map(|sent| sent.message().to_owned())
-            .unwrap_or_default();
+        let sent = outlast_core::foreign::behind_sea_orm(&error)
+            .and_then(|error| error.as_database_error());
+        let state = sent.and_then(|sent| sent.code()).map(Into::into);
+        let message = sent.map_or_else(String::new, |sent| sent.message().into());
         Self::from_parts(state, &message, error)
+    }
+}
+
+#[cfg(feature = "diesel-async")]
+impl From<diesel::result::Error> for Error {
+    fn from(error: diesel::result::Error) -> Self {
+        use diesel::result::Error;
+        let message = match &error {
+            Error::NotInTransaction => return Self::NoTransaction,
+            Error::DatabaseError(_, sent) => sent.message().to_owned(),
+            _ => String::new(),
+        };
+        let state = sqlstate::of_diesel(&error).or_else(|| super::hidden::state(&message));
+        Self::from_parts(state.map(str::to_owned), &message, error)
+    }
+}
+
+#[cfg(feature = "diesel-async")]
+impl From<diesel_async::pooled_connection::deadpool::PoolError> for Error {
+    fn from(error: diesel_async::pooled_connection::deadpool::PoolError) -> Self {
+        use diesel_async::pooled_connection::{PoolError as Backend, deadpool::PoolError};
+        match error {
+            PoolError::Timeout(_) => Self::PoolExhausted,
+            PoolError::Backend(Backend::QueryError(error)) => error.into(),
+            other => Self::Database(DatabaseError::new(None, other)),
+        }
     }
 }
 
