@@ -15,6 +15,7 @@ pub mod poll;
 pub mod size;
 pub mod sqlstate;
 pub mod text;
+pub mod window;
 
 pub use event::{Consumable, Event, Payload, Unreadable};
 pub use failure::{Class, Classify, Failure};
