@@ -4,6 +4,7 @@
 //! broken twins, each of which lacks one idea and must be found out. Where core has the rule, the model calls it.
 //! `./run prove models` runs them with larger amounts.
 
+mod lease;
 mod window;
 
 use std::{fmt::Debug, hash::Hash, thread};
