@@ -11,6 +11,7 @@ pub mod failure;
 pub mod foreign;
 pub mod name;
 pub mod outcome;
+pub mod parked;
 pub mod poll;
 pub mod size;
 pub mod sqlstate;
