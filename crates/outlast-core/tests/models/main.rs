@@ -5,6 +5,7 @@
 //! `./run prove models` runs them with larger amounts.
 
 mod lease;
+mod parked;
 mod window;
 
 use std::{fmt::Debug, hash::Hash, thread};
