@@ -157,7 +157,11 @@ impl fmt::Display for Target {
                 .get_dbname()
                 .or(self.config.get_user())
                 .unwrap_or_default()
-        )
+        )?;
+        if self.schema != Schema::DEFAULT {
+            write!(f, " schema {}", self.schema)?;
+        }
+        Ok(())
     }
 }
 

@@ -136,7 +136,10 @@ impl Effective {
                     .to_owned();
                 // A target prints itself without its password.
                 match self.target() {
-                    Ok(target) => (name, Some(toml::Value::String(target.to_string())), origin),
+                    Ok(target) => {
+                        let shown = target.schema(Schema::DEFAULT).to_string();
+                        (name, Some(toml::Value::String(shown)), origin)
+                    }
                     Err(_) => (name, None, "default".to_owned()),
                 }
             }

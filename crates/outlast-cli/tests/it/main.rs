@@ -13,6 +13,7 @@ mod own;
 mod parked;
 mod run;
 mod schema;
+mod schemas;
 mod verify;
 
 use std::{
