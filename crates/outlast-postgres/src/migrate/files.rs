@@ -60,6 +60,7 @@ pub const MIGRATIONS: &[Migration] = &[
 pub const FUNCTIONS: &[(&str, &str)] = &[
     ("clock", include_str!("../../functions/clock.sql")),
     ("setting", include_str!("../../functions/setting.sql")),
+    ("limits", include_str!("../../functions/limits.sql")),
     ("check", include_str!("../../functions/check.sql")),
     ("emit", include_str!("../../functions/emit.sql")),
     ("window", include_str!("../../functions/window.sql")),

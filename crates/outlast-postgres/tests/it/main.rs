@@ -10,6 +10,7 @@ mod lease;
 mod parked;
 mod plans;
 mod schema;
+mod retention;
 mod seeds;
 mod setting;
 mod sql;
