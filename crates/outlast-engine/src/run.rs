@@ -97,16 +97,30 @@ where
     let bell = Bell::default();
     let mut helpers = JoinSet::new();
     helpers.spawn(leases::renew(leases, target.clone()));
-    helpers.spawn(wake::watch(bell.clone(), target, place.process()));
     let (stopper, stopped) = Stopper::new();
+    let process = place.process();
+    let watching = tokio::spawn(wake::watch(bell.clone(), target, process, stopped.clone()));
+    let _aborted = AbortOnDrop(watching.abort_handle());
     let mut loops = JoinSet::new();
     for consumer in consumers {
         loops.spawn(consumer::run(consumer, bell.clone(), stopped.clone()));
     }
     let ended = supervise(loops, stop, hurry, &stopper, drain).await;
+    // Whoever looked for all says that he goes.
+    stopper.drain();
+    let _ = tokio::time::timeout(Duration::from_secs(1), watching).await;
     place
         .stopped()
         .map_or(ended, |why| Err(Error::Stopped(why)))
+}
+
+/// Ends a task that nobody waits for.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Waits for the stop signal, or for the first loop that gives up; then drains them all.

@@ -1,5 +1,6 @@
 -- The public door of the log. One statement of the caller's own transaction; durable when that commits, gone when it
--- does not. Exactly the given bytes are stored and delivered. Never notifies: that would serialise commits.
+-- does not. Exactly the given bytes are stored and delivered. Never notifies workers that are awake, and none at all
+-- unless the setting wake says so: that would serialise commits.
 create or replace function outlast.emit(
   type text, payload text default null, key text default null, tenant text default '', dedup text default null,
   version int default 1, event_id uuid default null, source text default null, subject text default null,
@@ -91,6 +92,7 @@ begin
   values (outlast._log_slot(_at), emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version,
     emit.correlation_id, emit.causation_id, emit.type, emit.tenant, emit.key, emit.source, emit.subject, emit.actor,
     emit.traceparent, emit.content_type, emit.codec_key, emit.headers, _bytes);
+  _ok := outlast._woken();
   new := true;
 end $$;
 
@@ -124,6 +126,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  _ok boolean;
   _xid xid8;
   _n int := coalesce(cardinality(emit_all.payloads), 0);
   _payload text;
@@ -149,6 +152,7 @@ begin
     perform outlast._check_payload(emit_all.type, 'application/json', convert_to(_payload, 'UTF8'));
   end loop;
   _xid := pg_current_xact_id();
+  _ok := outlast._woken();
   -- The ids are drawn first and the time is read after the last of them, for all.
   _ids := array(select nextval('outlast._event_id') from generate_series(1, _n));
   _at := outlast.clock();

@@ -46,6 +46,7 @@ as $$
 #variable_conflict use_column
 declare
   d record;
+  rechoose boolean := false;
 begin
   perform pg_advisory_xact_lock(hashtextextended('outlast._apply', 7310));
   for d in select w.name, w.value, k.kind, k.standard, coalesce(s.value, k.standard) as now
@@ -70,6 +71,8 @@ begin
     name := d.name;
     was := d.now;
     becomes := d.value;
+    rechoose := rechoose or d.name = 'wake';
     return next;
   end loop;
+  if rechoose then perform outlast._choose(); end if;
 end $$;

@@ -31,6 +31,12 @@ impl Watch {
         self.last
     }
 
+    /// Whether everybody who may own an id up to the last one has ended: whoever commits something from now on draws a
+    /// new one.
+    pub fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.young.is_none()
+    }
+
     /// Takes in one look; true when claims may find something that they did not find before it.
     pub fn news(&mut self, rows: &[Row]) -> Result<bool, Error> {
         let row = rows
@@ -114,7 +120,9 @@ mod tests {
             "somebody drew an id and has not committed"
         );
         assert!(!watch.judge(14, vec![11], 6, None));
+        assert!(!watch.is_settled());
         assert!(watch.judge(14, vec![], 6, None), "he has committed");
+        assert!(watch.is_settled());
         assert!(!watch.judge(14, vec![], 6, None));
     }
 

@@ -101,10 +101,9 @@ pub(crate) fn meant_of_cluster(wrong: &str) -> Option<&'static str> {
 fn near(wrong: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
     let folded = wrong.to_lowercase().replace('-', "_");
     let near = |name: &&str| strsim::damerau_levenshtein(&folded, name) <= 2.min(name.len() / 3);
-    names
-        .clone()
-        .find(|name| folded == *name)
-        .or_else(|| names.clone().find(near))
+    let exact = names.clone().find(|name| folded == *name);
+    let mut names = names;
+    exact.or_else(|| names.find(near))
 }
 
 /// The values of settings, by key.

@@ -3,6 +3,12 @@
 //! A look is one statement: the current snapshot, then the last id drawn. There is news when the id moved, or when a
 //! transaction that may own a lower id has ended: the sequence alone would miss it. A notification is a hint that comes
 //! early or never; everybody looks at least every half second too.
+//!
+//! With the setting `wake = notify` nobody looks while nothing happens. The elected process sleeps under a lock, and
+//! whoever emits wakes all who listen (`listener`, functions/wake.sql); each says something to itself every 5 s, to know
+//! that it would be heard. What still goes by unnoticed is found by the consumers' own sweep.
+
+mod listener;
 
 use std::{
     sync::{
@@ -13,24 +19,28 @@ use std::{
 };
 
 use outlast_core::poll;
-use outlast_postgres::{
-    Error,
-    connect::{self, Target},
-    schema::Schema,
-    watch::Watch,
-};
+use outlast_postgres::{Error, connect::Target};
 use tokio::{sync::Notify, time::Instant};
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::record::{self, told};
+use super::{
+    record::{self, told},
+    signal::Stop,
+};
+use listener::{Heard, Listener};
 
 /// How long the election holds; another process takes over after that.
 const ELECTED: Duration = Duration::from_secs(5);
-/// A listener that hears nothing proves itself, and looks by itself, at least this often.
+/// Who is not elected looks by himself this often.
 const FALLBACK: Duration = Duration::from_millis(500);
-/// How long one look may take before its connection is given up.
-const LOOK: Duration = Duration::from_secs(5);
+/// A listener that heard nothing for so long proves itself.
+const PROOF: Duration = Duration::from_secs(5);
+/// The elected process falls asleep after so long without news: under load never, in a trickle after each event.
+const AWAKE: Duration = Duration::from_millis(50);
+/// How often it looks while it may not sleep, because somebody who emitted has not ended yet.
+const RESTLESS: Duration = Duration::from_millis(5);
+/// A connection that lived so long was a good one.
+const GOOD: Duration = Duration::from_secs(5);
 
 /// The bell of one process. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
@@ -71,97 +81,144 @@ pub(crate) fn nudge() {
     NUDGED.notify_one();
 }
 
-/// Rings the bell whenever there is news, until the process ends.
-pub(crate) async fn watch(bell: Bell, target: Target, process: Uuid) {
+/// Rings the bell whenever there is news, until the worker drains.
+pub(crate) async fn watch(bell: Bell, target: Target, process: Uuid, stop: Stop) {
     let mut failures: u32 = 0;
-    loop {
-        match serve(&bell, &target, process, &mut failures).await {
-            Ok(()) => {}
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                let pause = record::pause(failures);
-                told!(failures, %error, retry_ms = pause.as_millis() as u64, "wake-up connection lost");
-                // Whoever waits looks by himself meanwhile.
-                bell.ring();
-                tokio::time::sleep(pause).await;
-            }
-        }
+    while !stop.is_draining() {
+        let began = Instant::now();
+        let Err(error) = serve(&bell, &target, process, &stop).await else {
+            return;
+        };
+        // One that is opened and breaks at once, again and again, must not be opened without pause.
+        failures = match began.elapsed() > GOOD {
+            true => 1,
+            false => failures.saturating_add(1),
+        };
+        let pause = record::pause(failures);
+        told!(failures, %error, retry_ms = pause.as_millis() as u64, "wake-up connection lost");
+        // Whoever waits looks by himself meanwhile.
+        bell.ring();
+        tokio::time::sleep(pause).await;
+        bell.ring();
     }
 }
 
-/// One connection's life.
-async fn serve(
-    bell: &Bell,
-    target: &Target,
-    process: Uuid,
-    failures: &mut u32,
-) -> Result<(), Error> {
-    let schema = target.in_schema();
-    let (client, mut notifications) = connect::listen(target).await?;
-    within(client.batch_execute(&schema.text("listen outlast_wake"))).await??;
-    let own = within(client.query_typed("select pg_backend_pid()", &[])).await??;
-    let own: Option<i32> = own.first().map(|row| row.get(0));
-    *failures = 0;
+/// How this process is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By looking.
+    Poll,
+    /// By whoever emits.
+    Notify,
+    /// It should be by whoever emits, but nothing of that comes here.
+    Deaf,
+}
+
+/// One connection's life, until the worker drains.
+async fn serve(bell: &Bell, target: &Target, process: Uuid, stop: &Stop) -> Result<(), Error> {
+    let mut listener = Listener::open(target).await?;
     let mut elected: Option<Uuid> = None;
     let mut elect_at = Instant::now();
-    let mut traffic: Option<Instant> = Some(Instant::now());
-    let mut watch = Watch::default();
+    let mut traffic = Instant::now();
+    // Not yet proven: the first turn of a new connection looks.
+    let mut prove_at = Instant::now();
+    let mut way = Way::Poll;
     loop {
         if Instant::now() >= elect_at {
-            elected = elect(&client, schema, process, elected).await?;
-            elect_at = Instant::now() + ELECTED / 3;
-        }
-        let last = watch.last();
-        let look =
-            within(client.query_typed(&schema.text(Watch::LOOK), &[(&last, Type::INT8)])).await??;
-        if watch.news(&look)? {
-            traffic = Some(Instant::now());
-            bell.ring();
-            if elected.is_some() {
-                within(client.batch_execute(&schema.text("notify outlast_wake"))).await??;
+            let (token, notify) = listener.elect(process, elected, ELECTED).await?;
+            elected = token;
+            way = match (way, notify) {
+                (_, false) => Way::Poll,
+                (Way::Poll, true) => listen(&mut listener, target).await?,
+                (way, true) => way,
+            };
+            elect_at = Instant::now()
+                + if way == Way::Notify {
+                    ELECTED / 2
+                } else {
+                    ELECTED / 3
+                };
+            if elected.is_none() || way != Way::Notify {
+                listener.get_up().await?;
             }
         }
-        let pause = match elected {
-            Some(_) => poll::pause(Instant::now().into_std(), traffic.map(Instant::into_std)),
-            None => FALLBACK,
+        let proven = way != Way::Notify || Instant::now() < prove_at;
+        if !proven {
+            listener.prove().await?;
+            prove_at = Instant::now() + PROOF;
+        }
+        // Who is told has no need to look, but does when he proves himself.
+        let told = way == Way::Notify && proven && (elected.is_none() || listener.is_asleep());
+        if !told && look(&mut listener, bell, elected).await? {
+            traffic = Instant::now();
+        }
+        let until = match (elected, way) {
+            (Some(_), Way::Notify) if listener.is_asleep() => prove_at,
+            (Some(_), Way::Notify) if traffic.elapsed() < AWAKE => pause(traffic),
+            (Some(_), Way::Notify) => {
+                if listener.lie_down().await? {
+                    if look(&mut listener, bell, elected).await? {
+                        traffic = Instant::now();
+                        listener.get_up().await?;
+                    }
+                    continue;
+                }
+                Instant::now() + RESTLESS
+            }
+            (None, Way::Notify) => prove_at,
+            (Some(_), _) => pause(traffic),
+            (None, _) => Instant::now() + FALLBACK,
         };
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = NUDGED.notified() => traffic = Some(Instant::now()),
-            told = notifications.recv() => match told {
-                // From the elected process, or from an operator who resumed a consumer.
-                Some(by) if Some(by.process_id()) != own => bell.ring(),
-                Some(_) => {}
-                None => return Err(Error::Unexpected("the wake-up connection was closed".into())),
+            () = tokio::time::sleep_until(until.min(elect_at)) => {}
+            // Whoever emits in this process is heard as well as anybody else.
+            () = NUDGED.notified(), if way != Way::Notify => traffic = Instant::now(),
+            () = stop.draining() => break,
+            told = listener.hear() => match told? {
+                Heard::News => {
+                    bell.ring();
+                    prove_at = Instant::now() + PROOF;
+                    if listener.is_asleep() {
+                        traffic = Instant::now();
+                        listener.get_up().await?;
+                    }
+                }
+                Heard::Resigned => elect_at = Instant::now(),
+                Heard::Echo => prove_at = Instant::now() + PROOF,
             }
         }
     }
+    if let Some(token) = elected {
+        listener.resign(token).await?;
+    }
+    Ok(())
 }
 
-async fn elect(
-    client: &tokio_postgres::Client,
-    schema: Schema,
-    process: Uuid,
-    token: Option<Uuid>,
-) -> Result<Option<Uuid>, Error> {
-    let ms = i32::try_from(ELECTED.as_millis()).unwrap_or(i32::MAX);
-    let token = token.unwrap_or_default();
-    let rows = within(client.query_typed(
-        &schema.text("select outlast._elect($1, $2, $3)"),
-        &[
-            (&process, Type::UUID),
-            (&token, Type::UUID),
-            (&ms, Type::INT4),
-        ],
-    ))
-    .await??;
-    Ok(rows.first().and_then(|row| row.get(0)))
+/// When the next look is due, by how long it has been quiet.
+fn pause(traffic: Instant) -> Instant {
+    let now = Instant::now();
+    now + poll::pause(now.into_std(), Some(traffic.into_std()))
 }
 
-async fn within<T>(work: impl Future<Output = T>) -> Result<T, Error> {
-    let stalled = |_| Error::Stalled {
-        what: "look for news".into(),
-        after: LOOK,
-    };
-    tokio::time::timeout(LOOK, work).await.map_err(stalled)
+/// A look, and what follows from news.
+async fn look(listener: &mut Listener, bell: &Bell, elected: Option<Uuid>) -> Result<bool, Error> {
+    let news = listener.look().await?;
+    if news {
+        bell.ring();
+        if elected.is_some() {
+            listener.tell().await?;
+        }
+    }
+    Ok(news)
+}
+
+/// Whether this connection can be told of news.
+async fn listen(listener: &mut Listener, target: &Target) -> Result<Way, Error> {
+    if listener.hears(target).await? {
+        return Ok(Way::Notify);
+    }
+    tracing::warn!(
+        "notifications do not come through to this process, as behind a transaction pooler: it polls"
+    );
+    Ok(Way::Deaf)
 }

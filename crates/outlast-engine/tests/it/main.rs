@@ -10,3 +10,4 @@ mod place;
 mod schemas;
 mod takeover;
 mod testing;
+mod wake;

@@ -70,6 +70,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("parked", include_str!("../../functions/parked.sql")),
     ("complete", include_str!("../../functions/complete.sql")),
     ("consumer", include_str!("../../functions/consumer.sql")),
+    ("wake", include_str!("../../functions/wake.sql")),
     ("verify", include_str!("../../functions/verify.sql")),
     ("views", include_str!("../../functions/views.sql")),
 ];

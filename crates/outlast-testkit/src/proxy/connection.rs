@@ -32,6 +32,16 @@ struct Way {
     open: Unit,
     /// The server waits for the client's data, and ignores Sync until that has ended.
     copying: bool,
+    /// Nothing passes any more until it is released.
+    silence: Option<Shot>,
+}
+
+/// Waits while nothing may pass.
+async fn silence(way: &Mutex<Way>) {
+    let silence = lock(way).silence.clone();
+    if let Some(mut shot) = silence {
+        shot.released().await;
+    }
 }
 
 /// Both directions, until one side ends or a fault ends both.
@@ -121,6 +131,7 @@ impl Requests {
     async fn pump(&mut self) -> io::Result<End> {
         while let Ok(Some(message)) = Message::read(&mut self.client).await {
             self.thawed().await;
+            silence(&self.way).await;
             let shot = self
                 .statements
                 .follow(&message)
@@ -137,7 +148,7 @@ impl Requests {
                         shot.fire();
                         held(&mut shot, &self.hang_up).await;
                     }
-                    Fault::DropReply | Fault::HoldReply => {}
+                    Fault::DropReply | Fault::HoldReply | Fault::Silence => {}
                 }
                 lock(&self.way).open.shot = Some(shot);
             }
@@ -201,6 +212,7 @@ impl Replies {
         let mut tag = String::new();
         while let Some(message) = self.next().await? {
             let _ = self.frozen.wait_for(|frozen| !frozen).await;
+            silence(&self.way).await;
             match message.tag {
                 b'C' => tag = message.command_tag(),
                 b'E' => tag = message.sqlstate(),
@@ -223,6 +235,7 @@ impl Replies {
                 match shot.fault {
                     Fault::DropReply => return Ok(()),
                     Fault::HoldReply => shot.released().await,
+                    Fault::Silence => lock(&self.way).silence = Some(shot),
                     Fault::DropRequest | Fault::HoldRequest => {}
                 }
                 self.pass(&std::mem::take(&mut kept)).await;

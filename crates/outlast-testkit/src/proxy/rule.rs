@@ -40,6 +40,8 @@ pub enum Fault {
     HoldRequest,
     /// The server has done it; the client hears of it only when it is released.
     HoldReply,
+    /// It is answered as ever; from then on nothing passes on its connection, in either direction, and nothing is closed.
+    Silence,
 }
 
 /// How far it is.

@@ -1,0 +1,151 @@
+//! The setting `wake`: what an emit costs the others, and that no sleeper is left asleep.
+
+use std::time::Duration;
+
+use outlast_postgres::{
+    connect::{self, Target},
+    migrate,
+    setting::{self, Values},
+};
+use outlast_testkit::pg::{self, Database};
+use tokio::sync::mpsc;
+use tokio_postgres::{Client, Notification};
+
+use crate::sql;
+
+const LIE_DOWN: &str = "select pg_try_advisory_lock(outlast._wake_lock())";
+const GET_UP: &str = "select pg_advisory_unlock(outlast._wake_lock())";
+
+async fn woken_by(way: &str, sql: &mut Client) {
+    let mut wanted = Values::default();
+    wanted.set("wake", way).unwrap();
+    let shown = setting::plan(sql, &wanted).await.unwrap();
+    setting::apply(sql, &wanted, &shown).await.unwrap();
+}
+
+async fn yes(client: &Client, question: &str) -> bool {
+    client.query_one(question, &[]).await.unwrap().get(0)
+}
+
+/// Somebody who listens.
+struct Ear {
+    client: Client,
+    heard: mpsc::Receiver<Notification>,
+}
+
+impl Ear {
+    async fn new(database: &Database) -> Self {
+        let target = Target::parse(database.url()).unwrap();
+        let (client, heard) = connect::listen(&target).await.unwrap();
+        client.batch_execute("listen outlast_wake").await.unwrap();
+        Self { client, heard }
+    }
+
+    /// How many notifications of others came before now.
+    async fn count(&mut self) -> usize {
+        // They come in the order of their commits.
+        self.client
+            .batch_execute("notify outlast_wake, 'end'")
+            .await
+            .unwrap();
+        let mut count = 0;
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(20), self.heard.recv());
+            match next.await.expect("the end is heard").expect("it listens") {
+                told if told.payload() == "end" => return count,
+                _ => count += 1,
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_emit_notifies_while_a_reader_sleeps_and_never_else() {
+    let database = pg::outlast().await;
+    let (mut writer, reader) = (database.connect().await, database.connect().await);
+    let mut ear = Ear::new(&database).await;
+    for (way, asleep, expected) in [
+        ("poll", false, 0),
+        ("poll", true, 0),
+        // Nobody sleeps: no engine runs, or it is awake.
+        ("notify", false, 0),
+        ("notify", true, 3),
+    ] {
+        woken_by(way, &mut writer).await;
+        if asleep {
+            assert!(yes(&reader, LIE_DOWN).await);
+        }
+        sql::emit(&writer, "a", None).await;
+        sql::run(
+            &writer,
+            "select count(*) from outlast.emit_all('a', '{1,2,3}')",
+        )
+        .await;
+        // However many a transaction emits, it is one; one that is rolled back is none.
+        sql::run(&writer, "begin; select outlast.emit('a', '1'::text); select outlast.emit('a', '2'::text); commit").await;
+        sql::run(
+            &writer,
+            "begin; select outlast.emit('a', '3'::text); rollback",
+        )
+        .await;
+        assert_eq!(ear.count().await, expected, "{way}, asleep: {asleep}");
+        if asleep {
+            assert!(yes(&reader, GET_UP).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_reader_falls_asleep_while_somebody_who_emitted_is_under_way() {
+    let database = pg::outlast().await;
+    let (mut writer, reader) = (database.connect().await, database.connect().await);
+    woken_by("notify", &mut writer).await;
+    for end in ["commit", "rollback"] {
+        sql::run(&writer, "begin").await;
+        sql::emit(&writer, "a", None).await;
+        assert!(!yes(&reader, LIE_DOWN).await, "before {end}");
+        sql::run(&writer, end).await;
+        assert!(yes(&reader, LIE_DOWN).await, "after {end}");
+        assert!(yes(&reader, GET_UP).await);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_woke_somebody_cannot_be_prepared_hence_poll() {
+    let database = pg::outlast().await;
+    let (mut writer, reader) = (database.connect().await, database.connect().await);
+    assert!(yes(&reader, LIE_DOWN).await);
+    for (way, prepared) in [("poll", true), ("notify", false)] {
+        woken_by(way, &mut writer).await;
+        sql::run(&writer, "begin").await;
+        sql::emit(&writer, "a", None).await;
+        let answer = writer.batch_execute("prepare transaction 'emitted'").await;
+        assert_eq!(answer.is_ok(), prepared, "{way}: {answer:?}");
+        sql::run(
+            &writer,
+            if prepared {
+                "rollback prepared 'emitted'"
+            } else {
+                "rollback"
+            },
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn migrate_keeps_what_the_settings_have_chosen() {
+    let database = pg::outlast().await;
+    let mut sql = database.connect().await;
+    let text =
+        "select prosrc like '%pg_notify%' from pg_proc where oid = 'outlast._woken'::regproc";
+    assert!(!yes(&sql, text).await);
+    woken_by("notify", &mut sql).await;
+    assert!(yes(&sql, text).await);
+    // As if the functions were of another release.
+    sql::run(&sql, "delete from outlast._functions").await;
+    assert!(migrate::run(&mut sql, |_| {}).await.unwrap().functions);
+    assert!(yes(&sql, text).await);
+    woken_by("poll", &mut sql).await;
+    assert!(!yes(&sql, text).await);
+}
