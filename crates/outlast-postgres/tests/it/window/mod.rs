@@ -5,5 +5,6 @@ mod crowd;
 mod orders;
 mod pages;
 mod property;
+mod rule;
 mod slots;
 mod watch;
