@@ -10,7 +10,8 @@ begin
   return query
     select s.slot, s.id, s.event_id
     from outlast._consumer c
-    cross join lateral outlast._scan((b).a, (b).b, (b).lo, (b).hi, null, null, c, array[(b).lane]) s
+    cross join lateral outlast._scan(
+      (b).a, (b).b, (b).lo, (b).hi, null, null, c, array[(b).lane % 1024], (b).parts, (b).tenants, (b).without) s
     where c.id = (b).consumer;
 end $$;
 
@@ -116,13 +117,48 @@ begin
   delete from outlast._process p where p.process = _remember.process and p.seq between acked - 50 and acked - 1;
 end $$;
 
--- A new batch for each free lane that stands at the foremost common place, at most `n` events each.
--- Takes its own tick when the window is used up. Answers no row when there is nothing, one row without a token when it
--- only moved over events that are not this consumer's and there may be more.
+-- The consumer, if it may claim now; else null. Refuses what could never be right.
+create or replace function outlast._claimable(consumer int) returns outlast._consumer
+language plpgsql stable
+as $$
+declare
+  c outlast._consumer;
+begin
+  select * into c from outlast._consumer x where x.id = _claimable.consumer;
+  if c.id is null then
+    raise exception 'consumer % is not registered', _claimable.consumer using errcode = 'OL012';
+  end if;
+  if pg_is_in_recovery() then
+    raise exception 'a claim needs the primary; this server is a standby' using errcode = 'OL009';
+  end if;
+  perform outlast._check_fresh();
+  perform outlast._check_running();
+  if c.state <> 'active' then return null; end if;
+  return c;
+end $$;
+
+-- Claimers of one part take turns; answers the parts that this one may claim of. Advisory locks, because a row lock would
+-- take a transaction id before the tick.
+create or replace function outlast._lock_parts(c outlast._consumer) returns int[]
+language plpgsql volatile
+as $$
+begin
+  if (c).ordered then
+    return (select array_agg(l) from generate_series(0, (c).lanes - 1) l
+            where pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
+  end if;
+  perform pg_advisory_xact_lock(outlast._lane_lock((c).id, 0));
+  return array[0];
+end $$;
+
+-- A new batch for each of some free lanes that stand at one place, at most `n` events each; at most `max_lanes` main
+-- lanes or `side_lanes` side lanes (as many, if not told). The lane that was claimed least recently comes first: one that
+-- lags starves no other. Takes its own tick when a window is used up. Answers no row when there is nothing, one row
+-- without a token when it only moved over what is not this consumer's, or not this lane's, and there may be more.
 create or replace function outlast._claim(
   consumer int, n int, max_bytes bigint, max_scan int, lease_ms int, max_lanes int,
   process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
-  holder text default null)
+  holder text default null, side_lanes int default null)
 returns setof outlast._claimed
 language plpgsql volatile
 set jit = off
@@ -130,110 +166,105 @@ as $$
 #variable_conflict use_column
 declare
   c outlast._consumer;
+  parts int[];
+  everyone outlast._batch[];                     -- where all lanes stand
+  free outlast._batch[];                         -- those that nobody works for, in the order of their turns
+  pending outlast._batch[] := '{}';              -- places that change, if nothing else does, at the end
   here outlast._batch;
-  a outlast._tick;
-  b outlast._tick;
-  lanes int[];
-  seqs bigint[];
-  elsewhere boolean;
-  lo bigint;
-  up bigint;
+  w outlast._batch;
+  together outlast._batch[];
+  apart outlast._batch[];
+  page record;
+  got outlast._found[] := '{}';
+  joined int[];                                  -- parts of which side lanes have come back
+  room int;
+  written int[] := '{}';
   scanned bigint := 0;
-  got outlast._found[];
-  at timestamptz;
+  rest boolean := false;
+  i int := 0;
+  at timestamptz := outlast.clock();
   only_moved outlast._claimed;
 begin
-  select * into c from outlast._consumer x where x.id = _claim.consumer;
-  if c.id is null then
-    raise exception 'consumer % is not registered', _claim.consumer using errcode = 'OL012';
-  end if;
-  if pg_is_in_recovery() then
-    raise exception 'a claim needs the primary; this server is a standby' using errcode = 'OL009';
-  end if;
-  perform outlast._check_fresh();
-  perform outlast._check_running();
-  if c.state <> 'active' then return; end if;
-
-  -- Claimers of one lane take turns. An advisory lock, because a row lock would take a transaction id before the tick.
-  if c.ordered then
-    select array_agg(l) into lanes from generate_series(0, c.lanes - 1) l
-    where pg_try_advisory_xact_lock(outlast._lane_lock(c.id, l));
-    if lanes is null then return; end if;
-  else
-    perform pg_advisory_xact_lock(outlast._lane_lock(c.id, 0));
-    lanes := array[0];
+  c := outlast._claimable(_claim.consumer);
+  if c.id is null then return; end if;
+  parts := outlast._lock_parts(c);
+  if parts is null then return; end if;
+  -- Their places, in a statement after the locks; and the consumer again, because the number of lanes changes under them.
+  select * into c from outlast._consumer x where x.id = c.id;
+  everyone := array(select p from outlast._places(c.id, parts) p);
+  free := array(select p from unnest(everyone) p where not c.ordered or not outlast._in_flight(p) order by p.claimed_at, p.lane);
+  if cardinality(everyone) > cardinality(parts) then
+    apart := outlast._rejoined(free);
+    pending := array(select p from unnest(apart) p join unnest(free) f on f.lane = p.lane where f.sides is distinct from p.sides);
+    joined := array(select p.lane from unnest(pending) p);
+    free := apart;
   end if;
 
-  -- Their progress, in a statement after the lock. Lanes at the same place are read together.
-  select array_agg(p.lane order by p.lane), array_agg(p.seq order by p.lane), max(p.free) > count(*)
-  into lanes, seqs, elsewhere
-  from (
-    select q.*, count(*) over () as free, row_number() over (partition by (q.b).h, q.hi order by q.lane) as nth,
-           first_value((q.b).h) over w as h0, first_value(q.hi) over w as hi0
-    from (
-      select x.* from unnest(lanes) u (lane)
-      cross join lateral (
-        select * from outlast._batch x where x.consumer = c.id and x.lane = u.lane order by x.seq desc limit 1) x
-    ) q
-    -- What is in flight in an ordered lane is its newest batch: one probe, not a walk over the dead of the lane.
-    where not c.ordered or not exists (
-      select from outlast._lease l where l.room = 'batch' and l.consumer = c.id and l.lane = q.lane and l.seq = q.seq offset 0)
-    window w as (order by q.hi, (q.b).h rows between unbounded preceding and unbounded following)
-  ) p
-  where (p.b).h = p.h0 and p.hi = p.hi0 and p.nth <= max_lanes;
-  if lanes is null then return; end if;
-  select * into strict here from outlast._batch x where x.consumer = c.id and x.lane = lanes[1] and x.seq = seqs[1];
-
-  if here.hi >= (here.b).hi then
-    if not outlast._beyond(here.b) then return; end if;
-    a := here.b;
-    b := outlast._tick(a);
-    lo := case when exists (select from outlast._stragglers(a, b)) then 0 else (a).hi end;
-  else
-    a := here.a;
-    b := here.b;
-    lo := here.hi;
-  end if;
-  up := lo;
-
-  -- A bounded piece of the window. Empty pieces are stepped over here, up to max_scan ids.
-  loop
-    lo := up;
-    up := least((b).hi, case when lo < (a).hi then (a).hi else lo + greatest(n * cardinality(lanes), 1000) end);
-    got := array(select s from outlast._scan(a, b, lo, up, n * cardinality(lanes), max_bytes, c, lanes) s);
-    if cardinality(got) > 0 then
-      -- A full page left some behind in the range: the batch ends with its last event.
-      if (got[cardinality(got)]).more then up := (got[cardinality(got)]).id; end if;
-      exit;
+  while i < cardinality(free) and scanned < max_scan loop
+    i := i + 1;
+    here := free[i];
+    room := case when here.lane >= 1024 then coalesce(side_lanes, max_lanes) else max_lanes end;
+    continue when here.lane = any (written) or room < 1;
+    w := outlast._go_on(here, everyone, c.lanes_until);
+    continue when w.consumer is null;
+    if here.hi >= (here.b).hi and (w.b).h = (here.b).h then
+      rest := true;
+      continue;
     end if;
-    -- Stragglers are read by their transactions, however far their ids reach.
-    if lo >= (a).hi then scanned := scanned + (up - lo); end if;
-    exit when up >= (b).hi or scanned >= max_scan;
+    together := case when cardinality(free) = 1 then free
+                else outlast._together(here, array(select p from unnest(free) p where p.lane <> all (written)), room) end;
+    parts := array(select p.lane % 1024 from unnest(together) p);
+    page := outlast._page(w, c, parts, n * cardinality(parts), max_bytes, max_scan - scanned);
+    scanned := scanned + page.scanned;
+
+    if here.lane < 1024 and cardinality(page.got) > 0 and (page.got[cardinality(page.got)]).more then
+      apart := array(select p from outlast._take_apart(
+        together, w, c, page.lo, page.up, page.got,
+        greatest(64, 4 * c.lanes) - (select count(*)::int from unnest(everyone) p where p.lane >= 1024)) p);
+      if cardinality(apart) > 0 then
+        together := array(select p from unnest(apart) p where p.lane < 1024);
+        apart := array(select p from unnest(apart) p where p.lane >= 1024);
+        pending := pending || apart;
+        free := free || apart;
+        w.hi := page.lo;
+        w.without := together[1].without;
+        page := outlast._page(w, c, parts, n * cardinality(parts), max_bytes, max_scan - scanned);
+        scanned := scanned + page.scanned;
+      end if;
+    end if;
+
+    -- From here on this transaction has an id, and there is no tick any more.
+    together := array(
+      select row(p.consumer, p.lane, p.seq + 1, w.a, w.b, page.lo, page.up,
+                 (select count(*) from unnest(page.got) g where g.lane = p.lane % 1024), at,
+                 p.parts, p.tenants, p.without, p.sides)::outlast._batch
+      from unnest(together) p);
+    perform outlast._stand(together);
+    written := written || array(select p.lane from unnest(together) p);
+    everyone := everyone || together;
+    got := page.got;
+    exit when cardinality(got) > 0;
+    rest := rest or page.up < (w.b).hi;
   end loop;
 
+  -- What changed besides: side lanes that are new, and main lanes that theirs have come back to.
+  pending := array(select p from unnest(pending) p where p.lane <> all (written));
+  if cardinality(pending) > 0 then
+    perform outlast._stand(array(
+      select row(p.consumer, p.lane, p.seq + 1, p.a, p.b, p.hi, p.hi, 0, p.claimed_at, p.parts, p.tenants, p.without, p.sides)::outlast._batch
+      from unnest(pending) p));
+  end if;
+  if cardinality(joined) > 0 then
+    perform outlast._forget_sides(c.id, joined);
+  end if;
+  if cardinality(got) = 0 then
+    if rest or i < cardinality(free) then return next only_moved; end if;
+    return;
+  end if;
+
+  -- What leaves is durable before.
   if current_setting('synchronous_commit') in ('off', 'local') then
     perform set_config('synchronous_commit', 'on', true);
-  end if;
-  at := outlast.clock();
-  insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at)
-  select c.id, l.lane, l.seq + 1, a, b, lo, up,
-         (select count(*) from unnest(got) g where g.lane = l.lane), at
-  from unnest(lanes, seqs) l (lane, seq);
-  -- The rows they replace go, unless they are still in flight; and those that a finish beside an earlier claim has left,
-  -- because neither of the two saw what the other did.
-  -- By index and by place: in one join all the dead of the lane were walked.
-  delete from outlast._batch x where x.ctid = any (array(
-    select y.ctid
-    from unnest(lanes, seqs) l (lane, seq)
-    cross join lateral (
-      select x.ctid, x.lane, x.seq from outlast._batch x
-      where x.consumer = c.id and x.lane = l.lane and x.seq between l.seq - 20 and l.seq order by x.seq offset 0) y
-    where not exists (select from outlast._lease z
-                      where z.room = 'batch' and z.consumer = c.id and z.lane = y.lane and z.seq = y.seq offset 0)));
-  if cardinality(got) = 0 then
-    -- What is due may lie further on, or in other lanes that stand elsewhere.
-    if up < (b).hi or elsewhere then return next only_moved; end if;
-    return;
   end if;
   if process is not null then
     perform outlast._remember(process, seq, nonce, acked);
@@ -241,17 +272,17 @@ begin
   return query
     with lease as (
       insert into outlast._lease (token, room, consumer, lane, seq, process, holder, expires_at)
-      select gen_random_uuid(), 'batch', c.id, l.lane, l.seq + 1, _claim.process, _claim.holder,
+      select gen_random_uuid(), 'batch', c.id, p.lane, p.seq, _claim.process, _claim.holder,
              at + make_interval(secs => lease_ms / 1000.0)
-      from unnest(lanes, seqs) l (lane, seq)
-      where exists (select from unnest(got) g where g.lane = l.lane)
+      from unnest(together) p
+      where p.events > 0
       returning token, lane
     )
     select l.token, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
            e.causation_id, e.traceparent, e.headers, e.source, e.subject, e.aggregate_version, e.content_type,
-           e.codec_key, e.payload, e.emitted_at, 1, 0
+           e.codec_key, e.payload, e.emitted_at, 1, 0, l.lane
     from outlast._events((select array_agg(g.slot) from unnest(got) g), (select array_agg(g.id) from unnest(got) g)) e
-    join lease l on l.lane = outlast._lane(e.key, e.id, c.lanes)
+    join lease l on l.lane % 1024 = outlast._lane(e.key, e.id, w.parts)
     order by e.id;
 end $$;
 

@@ -16,23 +16,20 @@ declare
   b outlast._batch;
   e record;
   leaf smallint := outlast._log_slot(outlast._v7_time(id));
-  n int;
 begin
   select * into strict b from outlast._batch x
   where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
   -- The id's own time names the leaf, unless a caller minted the id: then all leaves are asked.
-  select x.slot, x.id, x.event_id, x.xid, x.type, x.key into e
+  select x.slot, x.id, x.event_id, x.xid, x.type, x.key, x.tenant, x.source into e
   from outlast._event x where x.slot = leaf and x.event_id = _in_batch.id;
   if not found then
-    select x.slot, x.id, x.event_id, x.xid, x.type, x.key into e
+    select x.slot, x.id, x.event_id, x.xid, x.type, x.key, x.tenant, x.source into e
     from outlast._event x where x.event_id = _in_batch.id;
   end if;
-  select c.lanes into strict n from outlast._consumer c where c.id = (l).consumer;
   if e.id is null or e.id <= b.lo or e.id > b.hi
     or not pg_visible_in_snapshot(e.xid, (b.b).snap) or pg_visible_in_snapshot(e.xid, (b.a).snap)
-    or outlast._lane(e.key, e.id, n) <> b.lane
-    or not exists (select from outlast._consumer_type t where t.consumer = b.consumer and t.type = e.type
-                     and (t.since is null or not pg_visible_in_snapshot(e.xid, t.since))) then
+    or not outlast._in_lane(b.lane, b.parts, b.tenants, b.without, e.key, e.id, e.tenant)
+    or not outlast._takes(b.consumer, e.type, e.tenant, e.source, e.xid) then
     raise exception 'event % is not in the claim %', id, (l).token using errcode = 'OL003';
   end if;
   return row(e.slot, e.id, e.event_id, b.lane, 0, false)::outlast._found;

@@ -40,8 +40,8 @@ begin
             _register.start, (t).snap, _register.owner, _register.attempts, outlast.clock())
     returning * into c;
     insert into outlast._consumer_type (consumer, type) select distinct c.id, u from unnest(types) u;
-    insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at)
-    select c.id, l, 0, t, t, (t).hi, (t).hi, 0, outlast.clock() from generate_series(0, c.lanes - 1) l;
+    insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at, parts)
+    select c.id, l, 0, t, t, (t).hi, (t).hi, 0, outlast.clock(), c.lanes from generate_series(0, c.lanes - 1) l;
   else
     if c.ordered <> ordered then
       raise exception 'consumer % is registered as %', name, case when c.ordered then 'ordered' else 'not ordered' end

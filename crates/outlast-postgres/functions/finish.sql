@@ -68,8 +68,7 @@ begin
       where p.consumer = b.consumer and p.event_id = any (done) and p.token is null;
     end if;
     delete from outlast._batch x
-    where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq
-      and x.seq < (select y.seq from outlast._batch y where y.consumer = b.consumer and y.lane = b.lane order by y.seq desc limit 1);
+    where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq and not outlast._is_place(x);
     delete from outlast._started s where s.token = (l).token;
   elsif (l).room = 'parked' then
     -- Inbox first: sealed and parked may have committed side by side, and then it is done.
@@ -164,7 +163,7 @@ begin
     return query
       select fresh, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
              e.causation_id, e.traceparent, e.headers, e.source, e.subject, e.aggregate_version, e.content_type,
-             e.codec_key, e.payload, e.emitted_at, 2 + l.reclaims, 1 + l.reclaims
+             e.codec_key, e.payload, e.emitted_at, 2 + l.reclaims, 1 + l.reclaims, l.lane
       from outlast._events(array(select f.slot from unnest(rest) f), array(select f.id from unnest(rest) f)) e
       order by e.id;
   end loop;

@@ -138,7 +138,7 @@ begin
     end if;
     return next row(fresh, p.event_id, p.log_id, p.type, p.schema_version::int, p.tenant, p.key, p.actor,
       p.correlation_id, p.causation_id, p.traceparent, p.headers, p.source, p.subject, p.aggregate_version,
-      p.content_type, p.codec_key, p.payload, p.emitted_at, p.failures + 1, 0)::outlast._claimed;
+      p.content_type, p.codec_key, p.payload, p.emitted_at, p.failures + 1, 0, null)::outlast._claimed;
   end loop;
 end $$;
 

@@ -5,20 +5,14 @@
 create or replace function outlast._lost(consumer int) returns setof uuid
 language sql stable
 as $$
-  with c as (select * from outlast._consumer x where x.id = _lost.consumer),
-  lanes as (
-    select distinct on (b.lane) b.lane, (b.a).snap as a, (b.b).snap as b, b.hi
-    from outlast._batch b where b.consumer = _lost.consumer order by b.lane, b.seq desc
-  ),
-  past as (
-    select e.event_id, e.id, e.xid, n.lane
+  with past as (
+    select e.event_id, e.id, e.xid, e.key, e.tenant
     from outlast._event e
-    cross join c
-    join outlast._consumer_type t on t.consumer = c.id and t.type = e.type
-    join lanes n on n.lane = outlast._lane(e.key, e.id, c.lanes)
-    where (pg_visible_in_snapshot(e.xid, n.a) or (pg_visible_in_snapshot(e.xid, n.b) and e.id <= n.hi))
+    join outlast._consumer c on c.id = _lost.consumer
+    join outlast._places(_lost.consumer) n on outlast._in_lane(n.lane, n.parts, n.tenants, n.without, e.key, e.id, e.tenant)
+    where (pg_visible_in_snapshot(e.xid, (n.a).snap) or (pg_visible_in_snapshot(e.xid, (n.b).snap) and e.id <= n.hi))
       and not pg_visible_in_snapshot(e.xid, c.began)
-      and (t.since is null or not pg_visible_in_snapshot(e.xid, t.since))
+      and outlast._takes(c.id, e.type, e.tenant, e.source, e.xid)
   )
   select p.event_id from past p
   where not exists (select from outlast._processed_event s
@@ -27,7 +21,8 @@ as $$
     and not exists (
       select from outlast._lease l
       join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
-      where l.room = 'batch' and l.consumer = _lost.consumer and l.lane = p.lane and p.id > b.lo and p.id <= b.hi
+      where l.room = 'batch' and l.consumer = _lost.consumer and p.id > b.lo and p.id <= b.hi
+        and outlast._in_lane(b.lane, b.parts, b.tenants, b.without, p.key, p.id, p.tenant)
         and pg_visible_in_snapshot(p.xid, (b.b).snap) and not pg_visible_in_snapshot(p.xid, (b.a).snap))
 $$;
 
@@ -67,7 +62,14 @@ begin
   return query select 'every lane of a consumer has a place',
     count(*), min(c.name)
     from outlast._consumer c
-    where c.lanes <> (select count(distinct b.lane) from outlast._batch b where b.consumer = c.id);
+    where c.state <> 'retired'
+      and c.lanes <> (select count(*) from outlast._places(c.id) p where p.lane < 1024 and p.parts = c.lanes);
+  return query select 'side lanes hold what their main lane leaves out',
+    count(*), min(c.name)
+    from outlast._consumer c
+    cross join lateral (select generate_series(0, c.lanes - 1) as part) l
+    where (select array_agg(t order by t) from outlast._places(c.id) p, unnest(p.without) t where p.lane = l.part)
+      is distinct from (select array_agg(t order by t) from outlast._places(c.id) p, unnest(p.tenants) t where p.lane % 1024 = l.part);
   return query select 'ids are drawn one by one and above all there are',
     (case when s.seqcache <> 1 or coalesce(pg_sequence_last_value('outlast._event_id'), 0) <
        coalesce((select max(e.id) from outlast._event e), 0) then 1 else 0 end)::bigint,

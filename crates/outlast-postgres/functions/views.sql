@@ -31,8 +31,7 @@ create or replace view outlast.consumer as
 select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attempts, c.created_at,
        (select array_agg(t.type order by t.type) from outlast._consumer_type t where t.consumer = c.id) as types,
        greatest(0, coalesce(pg_sequence_last_value('outlast._event_id'), 0) - (
-         select min(n.hi) from (
-           select distinct on (b.lane) b.hi from outlast._batch b where b.consumer = c.id order by b.lane, b.seq desc) n))
+         select min(p.hi) from outlast._places(c.id) p))
          as ids_behind,
        (select count(*) from outlast._lease l where l.consumer = c.id and l.room = 'batch') as batches,
        (select coalesce(sum(b.events), 0) from outlast._lease l

@@ -108,14 +108,15 @@ begin
   end loop;
 end $$;
 
--- Events of these lanes in the window (a, b] with lo < id <= up, in id order, at most n rows and max_bytes (the first
--- row always; n null: all): all stragglers come before all others, because their ids are <= a.hi and the others' are
--- above. Every filter stands inside of the limits, else a full page of other lanes would hide what follows it.
+-- Events of these parts and tenants in the window (a, b] with lo < id <= up, in id order, at most n rows and max_bytes
+-- (the first row always; n null: all): all stragglers come before all others, because their ids are <= a.hi and the
+-- others' are above. Every filter stands inside of the limits, else a full page of other lanes would hide what follows it.
 -- One statement a leaf; the plan is kept, because to plan it anew took a quarter of a drain's time, and all plans but the
 -- one along an index are switched off, because a kept plan may be from the time when the table was empty. A switched off
 -- plan counts as dear, and what counts as dear is compiled: 50 ms a claim, hence no JIT.
 create or replace function outlast._scan(
-  a outlast._tick, b outlast._tick, lo bigint, up bigint, n int, max_bytes bigint, c outlast._consumer, lanes int[])
+  a outlast._tick, b outlast._tick, lo bigint, up bigint, n int, max_bytes bigint, c outlast._consumer, lanes int[],
+  parts int, tenants text[], without text[])
 returns setof outlast._found
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -127,17 +128,22 @@ as $$
 declare
   s smallint;
   types text[];
-  late text[];
+  patterns text[];
+  late boolean;
   xids xid8[];
   since timestamptz;
   one_more bigint := coalesce(n::bigint + 1, 9223372036854775807);
   visible pg_snapshot := (b).snap;               -- a scalar: a field of a row would be unpacked for each event
   of_id int := (c).id;
-  of_lanes int := (c).lanes;
+  of_tenants text[] := coalesce(tenants, (c).tenants);   -- a side lane holds tenants of the consumer only
+  of_sources text[] := (c).sources;
   below bigint := (a).hi;
   got outlast._found[] := '{}';
 begin
-  select array_agg(t.type), array_agg(t.type) filter (where t.since is not null) into types, late
+  select array_agg(t.type) filter (where t.since is null and t.type not like '%*'),
+         array_agg(outlast._like(t.type)) filter (where t.since is null and t.type like '%*'),
+         bool_or(t.since is not null)
+  into types, patterns, late
   from outlast._consumer_type t where t.consumer = of_id;
 
   if lo < (a).hi then
@@ -146,28 +152,34 @@ begin
       -- Up to b, not a: a writer may read its id before a and, on a machine that was suspended, its clock long after.
       foreach s in array outlast._log_slots(since, (b).at) loop
         got := got || array(
-          select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, of_lanes), octet_length(e.payload), false)::outlast._found
+          select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, _scan.parts), octet_length(e.payload), false)::outlast._found
           from unnest(xids) x (xid)
           cross join lateral (
             select * from outlast._event e
             where e.slot = s and e.xid = x.xid and e.id > _scan.lo and e.id <= least(_scan.up, below)
-              and e.type = any (types)
-              and (of_lanes = 1 or outlast._lane(e.key, e.id, of_lanes) = any (_scan.lanes))
-              and (late is null or e.type <> all (late) or outlast._counts(of_id, e.type, e.xid))
+              and (of_tenants is null or e.tenant = any (of_tenants))
+              and (_scan.without is null or e.tenant <> all (_scan.without))
+              and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.xid))
+              and (of_sources is null or e.source = any (of_sources))
+              and (_scan.parts = 1 or outlast._lane(e.key, e.id, _scan.parts) = any (_scan.lanes))
             order by e.id limit one_more) e
           order by e.id limit one_more);
       end loop;
     end if;
   end if;
   if cardinality(got) < one_more and up > (a).hi then
+    -- Tenants first: a main lane steps over long runs of what its side lanes hold.
     foreach s in array outlast._log_slots((a).at, (b).at) loop
       got := got || array(
-        select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, of_lanes), octet_length(e.payload), false)::outlast._found
+        select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, _scan.parts), octet_length(e.payload), false)::outlast._found
         from outlast._event e
         where e.slot = s and e.id > greatest(_scan.lo, below) and e.id <= _scan.up
-          and pg_visible_in_snapshot(e.xid, visible) and e.type = any (types)
-          and (of_lanes = 1 or outlast._lane(e.key, e.id, of_lanes) = any (_scan.lanes))
-          and (late is null or e.type <> all (late) or outlast._counts(of_id, e.type, e.xid))
+          and (of_tenants is null or e.tenant = any (of_tenants))
+          and (_scan.without is null or e.tenant <> all (_scan.without))
+          and pg_visible_in_snapshot(e.xid, visible)
+          and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.xid))
+          and (of_sources is null or e.source = any (of_sources))
+          and (_scan.parts = 1 or outlast._lane(e.key, e.id, _scan.parts) = any (_scan.lanes))
         order by e.id limit one_more);
     end loop;
   end if;
@@ -191,16 +203,43 @@ begin
     order by p.id;
 end $$;
 
--- Does an event of a type that was added to the consumer later count for it?
+-- Does an event belong to this consumer? By its type (one that was added later counts from then on), tenant and source.
 create or replace function outlast._counts(consumer int, type text, xid xid8) returns boolean
 language sql stable
 as $$
-  select t.since is null or not pg_visible_in_snapshot(_counts.xid, t.since)
-  from outlast._consumer_type t where t.consumer = _counts.consumer and t.type = _counts.type
+  select exists (
+    select from outlast._consumer_type t
+    where t.consumer = _counts.consumer and (t.type = _counts.type or t.type like '%*' and _counts.type like outlast._like(t.type))
+      and (t.since is null or not pg_visible_in_snapshot(_counts.xid, t.since)))
 $$;
 
--- Which lane of an ordered consumer a key belongs to; events without a key go anywhere.
-create or replace function outlast._lane(key text, id bigint, lanes int) returns int
+create or replace function outlast._takes(consumer int, type text, tenant text, source text, xid xid8) returns boolean
+language sql stable
+as $$
+  select outlast._counts(_takes.consumer, _takes.type, _takes.xid) and exists (
+    select from outlast._consumer c
+    where c.id = _takes.consumer and (c.tenants is null or _takes.tenant = any (c.tenants))
+      and (c.sources is null or _takes.source = any (c.sources)))
+$$;
+
+-- A pattern of types, as LIKE reads it.
+create or replace function outlast._like(pattern text) returns text
 language sql immutable parallel safe
-as $$ select case when lanes = 1 then 0
-             else abs((case when key is null then id else hashtextextended(key, 0) end) % lanes)::int end $$;
+as $$ select replace(left(pattern, -1), '_', '\_') || '%' $$;
+
+-- Which part of an ordered consumer a key belongs to; events without a key go anywhere.
+create or replace function outlast._lane(key text, id bigint, parts int) returns int
+language sql immutable parallel safe
+as $$ select case when parts = 1 then 0
+             else abs((case when key is null then id else hashtextextended(key, 0) end) % parts)::int end $$;
+
+-- Does an event belong to this lane?
+create or replace function outlast._in_lane(
+  lane int, parts int, tenants text[], without text[], key text, id bigint, tenant text)
+returns boolean
+language sql immutable parallel safe
+as $$
+  select outlast._lane(_in_lane.key, _in_lane.id, _in_lane.parts) = _in_lane.lane % 1024
+     and (_in_lane.tenants is null or _in_lane.tenant = any (_in_lane.tenants))
+     and (_in_lane.without is null or _in_lane.tenant <> all (_in_lane.without))
+$$;

@@ -18,27 +18,43 @@ create table outlast._consumer (
   name            text not null unique,
   ordered         boolean not null,
   lanes           int not null check (lanes between 1 and 1024 and (ordered or lanes = 1)),
+  tenants         text[] check (cardinality(tenants) > 0),      -- only events of these; null: of all
+  sources         text[] check (cardinality(sources) > 0),      -- only events from these; null: from all
   start           text not null check (start in ('now', 'earliest')),
   began           pg_snapshot not null,        -- what this snapshot sees was before the consumer's time
   owner           text,
   state           text not null default 'active' check (state in ('active', 'paused', 'retired')),
   reason          text,
   attempts        int not null default 8 check (attempts > 0),
-  created_at      timestamptz not null default clock_timestamp()
+  created_at      timestamptz not null default clock_timestamp(),
+  -- While the number of lanes is being changed: every lane goes as far as this tick, then there are so many.
+  lanes_wanted    int check (lanes_wanted between 1 and 1024),
+  lanes_until     outlast._tick,
+  check ((lanes_wanted is null) = (lanes_until is null))
+);
+
+-- Names that consumers had before. Code that still registers one is told so: it must not begin a second consumer.
+create table outlast._former_name (
+  name            text primary key,
+  consumer        int not null references outlast._consumer (id),
+  renamed_at      timestamptz not null default clock_timestamp()
 );
 
 create table outlast._consumer_type (
   consumer        int not null references outlast._consumer (id),
-  type            text not null,
+  type            text not null,               -- or a pattern: what begins with all but its last character, a *
   since           pg_snapshot,                 -- null: from the consumer's start; else only what this snapshot does not see
   primary key (consumer, type)
 );
 
 -- A claim and, in the newest row of a lane, its progress. Inserted and deleted, never updated. A batch is in flight
--- while a lease names it; without one it is only the place where the lane stands.
+-- while a lease names it; without one it is only the place where the lane stands. A row says for itself what belongs
+-- to it: the keys of its part (lane % 1024 of `parts`; an unordered consumer has one part) and, where tenants were
+-- taken apart so that none waits behind another one's backlog, the tenants. A part has a main lane, numbered as the
+-- part, and side lanes, numbered part + 1024 n: what they hold, the main lane leaves out.
 create table outlast._batch (
   consumer        int not null,
-  lane            int not null,
+  lane            int not null check (lane >= 0),
   seq             bigint not null,
   a               outlast._tick not null,      -- the window is (a, b]
   b               outlast._tick not null,
@@ -46,7 +62,13 @@ create table outlast._batch (
   hi              bigint not null check (hi >= lo),
   events          int not null,
   claimed_at      timestamptz not null,
-  primary key (consumer, lane, seq)
+  parts           int not null check (lane % 1024 < parts),
+  tenants         text[],                      -- of a side lane: these only
+  without         text[],                      -- of a main lane: all but these, which side lanes hold
+  sides           int[],                       -- of a main lane: its side lanes
+  primary key (consumer, lane, seq),
+  check ((lane >= 1024) = (tenants is not null)),
+  check ((without is null) = (sides is null) and (sides is null or lane < 1024))
 );
 
 -- Who owns what is in flight, for every room. Renewal updates expires_at only (no index on it: the update stays HOT);
@@ -84,5 +106,6 @@ create type outlast._claimed as (
   correlation_id uuid, causation_id uuid, traceparent text, headers jsonb, source text, subject text,
   aggregate_version bigint, content_type text, codec_key text, payload bytea, emitted_at timestamptz,
   attempt int,                                 -- 1 + reclaims of its batch + failures charged to it
-  reclaims int                                 -- of its batch: from 1 on, starts are marked
+  reclaims int,                                -- of its batch: from 1 on, starts are marked
+  lane int                                     -- of its batch: from 1024 on a side lane; null for a parked event
 );

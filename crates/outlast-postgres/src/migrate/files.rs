@@ -64,6 +64,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("check", include_str!("../../functions/check.sql")),
     ("emit", include_str!("../../functions/emit.sql")),
     ("window", include_str!("../../functions/window.sql")),
+    ("lane", include_str!("../../functions/lane.sql")),
     ("lease", include_str!("../../functions/lease.sql")),
     ("claim", include_str!("../../functions/claim.sql")),
     ("finish", include_str!("../../functions/finish.sql")),

@@ -261,12 +261,11 @@ fn with<'a>(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_without_stragglers_is_found() {
-    let piece =
-        "lo := case when exists (select from outlast._stragglers(a, b)) then 0 else (a).hi end;";
+    let piece = "here.hi := case when exists (select from outlast._stragglers(here.a, here.b)) then 0 else (here.a).hi end;";
     must_be_found(
         "no stragglers",
         &with(&gated(), &[]),
-        Some(("_claim", &[(piece, "lo := (a).hi;")])),
+        Some(("_go_on", &[(piece, "here.hi := (here.a).hi;")])),
     )
     .await;
 }
@@ -342,9 +341,9 @@ async fn two_ticks_at_once_are_found() {
         if planted {
             house
                 .plant(
-                    "_claim",
+                    "_lock_parts",
                     &[(
-                        "perform pg_advisory_xact_lock(outlast._lane_lock(c.id, 0));",
+                        "perform pg_advisory_xact_lock(outlast._lane_lock((c).id, 0));",
                         "",
                     )],
                 )

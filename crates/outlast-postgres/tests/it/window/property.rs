@@ -63,15 +63,14 @@ async fn the_crowd_finds_each_form_of_the_tick_that_an_earlier_draft_had() {
         "{}  perform pg_sleep(random() * 0.02);\n  {hi}",
         h.trim_start()
     );
-    let stragglers =
-        "lo := case when exists (select from outlast._stragglers(a, b)) then 0 else (a).hi end;";
+    let stragglers = "here.hi := case when exists (select from outlast._stragglers(here.a, here.b)) then 0 else (here.a).hi end;";
     let young = "t.young := pg_snapshot_xmax(t.snap);";
     type Pieces<'a> = Vec<(&'a str, &'a str)>;
     let faults: [(&str, &str, Pieces<'_>); 5] = [
         (
             "no stragglers",
-            "_claim",
-            vec![(stragglers, "lo := (a).hi;")],
+            "_go_on",
+            vec![(stragglers, "here.hi := (here.a).hi;")],
         ),
         (
             "no stragglers above xmax",
