@@ -25,12 +25,12 @@ language sql immutable parallel safe
 as $$ select to_timestamp(('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint / 1000.0) $$;
 
 -- The leaves of the log that hold events emitted between two times, oldest first. An hour on both sides covers a
--- clock that was set; from 15 slots on it is all of them.
+-- clock that was set; from 15 slots on it is all of them, and so it is between times of another server's clock.
 create or replace function outlast._log_slots(since timestamptz, until timestamptz) returns smallint[]
 language plpgsql immutable parallel safe
 as $$
 declare
-  last bigint := floor(outlast._epoch(until + interval '1 hour') / 43200);
+  last bigint := case when until = '-infinity' then 15 else floor(outlast._epoch(until + interval '1 hour') / 43200) end;
   first bigint := case when since = '-infinity' then last - 15
                   else floor(outlast._epoch(since - interval '1 hour') / 43200) end;
 begin

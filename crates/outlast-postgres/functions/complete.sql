@@ -27,9 +27,10 @@ begin
     from outlast._event x where x.event_id = _in_batch.id;
   end if;
   if e.id is null or e.id <= b.lo or e.id > b.hi
-    or not pg_visible_in_snapshot(e.xid, (b.b).snap) or pg_visible_in_snapshot(e.xid, (b.a).snap)
+    or not outlast._sees((b.b).snap, (b.b).hi, (b.b).base, e.id, e.xid)
+    or outlast._sees((b.a).snap, (b.a).hi, (b.a).base, e.id, e.xid)
     or not outlast._in_lane(b.lane, b.parts, b.tenants, b.without, e.key, e.id, e.tenant)
-    or not outlast._takes(b.consumer, e.type, e.tenant, e.source, e.xid) then
+    or not outlast._takes(b.consumer, e.type, e.tenant, e.source, e.id, e.xid) then
     raise exception 'event % is not in the claim %', id, (l).token using errcode = 'OL003';
   end if;
   return row(e.slot, e.id, e.event_id, b.lane, 0, false)::outlast._found;

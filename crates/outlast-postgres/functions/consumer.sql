@@ -6,7 +6,7 @@
 -- Runs in a transaction of its own. Answers the id and the number of lanes that counts.
 create or replace function outlast._register(
   name text, types text[], start text default 'now', ordered boolean default false, lane_count int default 16,
-  owner text default null, attempts int default 8)
+  owner text default null, attempts int default 8, local boolean default false)
 returns table (id int, lanes int, state text, reason text)
 language plpgsql volatile
 as $$
@@ -15,6 +15,7 @@ declare
   c outlast._consumer;
   t outlast._tick;
   added text[];
+  now outlast._cut;
 begin
   if name is null or name !~ '^[a-z0-9._/-]{1,100}$' then
     raise exception 'consumer % is not 1 to 100 of a-z 0-9 . _ / -', quote_nullable(left(name, 120)) using errcode = 'OL005';
@@ -35,9 +36,9 @@ begin
   if c.id is null then
     t := outlast._tick(outlast._tick_zero());
     if start = 'earliest' then t := outlast._tick_zero(); end if;
-    insert into outlast._consumer as x (name, ordered, lanes, start, began, owner, attempts, created_at)
+    insert into outlast._consumer as x (name, ordered, lanes, start, began, local, owner, attempts, created_at)
     values (_register.name, _register.ordered, case when _register.ordered then _register.lane_count else 1 end,
-            _register.start, (t).snap, _register.owner, _register.attempts, outlast.clock())
+            _register.start, row((t).snap, (t).hi, (t).base)::outlast._cut, _register.local, _register.owner, _register.attempts, outlast.clock())
     returning * into c;
     insert into outlast._consumer_type (consumer, type) select distinct c.id, u from unnest(types) u;
     insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at, parts)
@@ -52,13 +53,17 @@ begin
     added := array(select distinct u from unnest(types) u
                    where not exists (select from outlast._consumer_type y where y.consumer = c.id and y.type = u));
     if cardinality(added) > 0 then
+      now := outlast._cut_now();
       insert into outlast._consumer_type (consumer, type, since)
       select c.id, u, case when c.start = 'now' or exists (select from outlast._batch b where b.consumer = c.id and b.seq > 0)
-                        then pg_current_snapshot() end
+                        then now end
       from unnest(added) u;
     end if;
-    update outlast._consumer x set owner = coalesce(_register.owner, x.owner), attempts = _register.attempts
-    where x.id = c.id and (x.owner, x.attempts) is distinct from (coalesce(_register.owner, x.owner), _register.attempts);
+    -- Local once is not local for ever; the other way round a person would have to know that all of the old work has ended.
+    update outlast._consumer x
+    set owner = coalesce(_register.owner, x.owner), attempts = _register.attempts, local = x.local and _register.local
+    where x.id = c.id and (x.owner, x.attempts, x.local)
+      is distinct from (coalesce(_register.owner, x.owner), _register.attempts, x.local and _register.local);
   end if;
   return query select c.id, c.lanes, c.state, c.reason;
 end $$;
@@ -160,17 +165,3 @@ begin
   returning token into mine;
   return mine;
 end $$;
-
--- Where am I: what a process asks on each new connection.
-create or replace function outlast._where(process uuid, seq bigint, nonce uuid)
-returns table (deployment text, database_is_ours boolean, xids_are_ours boolean, remembered boolean, stopped text, standby boolean)
-language sql stable
-as $$
-  select h.deployment,
-         h.database_oid = (select d.oid from pg_catalog.pg_database d where d.datname = current_database()),
-         (select m.own_xid = m.xmin::text::bigint from outlast._marker m),
-         _where.seq = 0 or exists (select from outlast._process p
-           where p.process = _where.process and p.seq = _where.seq and p.nonce = _where.nonce),
-         h.stopped, pg_is_in_recovery()
-  from outlast._house h
-$$;

@@ -111,7 +111,7 @@ declare
   remembered boolean := process is null;
 begin
   perform outlast._check_isolation();
-  perform outlast._check_running();
+  perform outlast._check_running(consumer);
   for t in
     select x.token from outlast._lease x
     where x.room = 'batch' and x.consumer = _reclaim.consumer and outlast._lapsed(x.expires_at)

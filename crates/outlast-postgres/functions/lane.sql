@@ -68,6 +68,13 @@ as $$
                  where l.room = 'batch' and l.consumer = (b).consumer and l.lane = (b).lane and l.seq = (b).seq offset 0)
 $$;
 
+-- Was a tick begun after the transaction of another one had committed? After transaction ids restarted the base tells.
+create or replace function outlast._later(t outlast._tick, than outlast._tick) returns boolean
+language sql immutable parallel safe
+as $$
+  select (t).base > (than).base or (t).base = (than).base and pg_visible_in_snapshot((than).h, (t).snap)
+$$;
+
 -- The window in which a lane that stands here goes on: the rest of its own or, when that is used up, the one up to a
 -- later tick. That is the newest tick which another lane has reached, so that lanes meet, else a new one.
 -- Null: nothing is due. Unchanged: something is, but it takes a tick, and this transaction can make none any more.
@@ -80,12 +87,12 @@ declare
 begin
   if here.hi < (here.b).hi then return here; end if;
   if (until).snap is not null then
-    if not pg_visible_in_snapshot((here.b).h, (until).snap) then return null; end if;
+    if not outlast._later(until, here.b) then return null; end if;
     t := until;
   elsif cardinality(everyone) > 1 then
     -- Later is what was begun after the other's transaction had committed: ticks of two parts may overlap.
     select (p.b).* into t from unnest(everyone) p
-    where pg_visible_in_snapshot((here.b).h, (p.b).snap) order by (p.b).h desc limit 1;
+    where outlast._later(p.b, here.b) order by (p.b).base desc, (p.b).h desc limit 1;
   end if;
   if (t).snap is null then
     if not outlast._beyond(here.b) then return null; end if;

@@ -63,7 +63,7 @@ declare
   at timestamptz := outlast.clock();
 begin
   perform outlast._check_isolation();
-  perform outlast._check_running();
+  perform outlast._check_running(_claim_parked.consumer);
   if not exists (select from outlast._consumer c where c.id = _claim_parked.consumer and c.state = 'active') then
     return;
   end if;

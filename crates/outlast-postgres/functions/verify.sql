@@ -10,9 +10,10 @@ as $$
     from outlast._event e
     join outlast._consumer c on c.id = _lost.consumer
     join outlast._places(_lost.consumer) n on outlast._in_lane(n.lane, n.parts, n.tenants, n.without, e.key, e.id, e.tenant)
-    where (pg_visible_in_snapshot(e.xid, (n.a).snap) or (pg_visible_in_snapshot(e.xid, (n.b).snap) and e.id <= n.hi))
-      and not pg_visible_in_snapshot(e.xid, c.began)
-      and outlast._takes(c.id, e.type, e.tenant, e.source, e.xid)
+    where (outlast._sees((n.a).snap, (n.a).hi, (n.a).base, e.id, e.xid)
+        or outlast._sees((n.b).snap, (n.b).hi, (n.b).base, e.id, e.xid) and e.id <= n.hi)
+      and not outlast._sees((c.began).snap, (c.began).hi, (c.began).base, e.id, e.xid)
+      and outlast._takes(c.id, e.type, e.tenant, e.source, e.id, e.xid)
   )
   select p.event_id from past p
   where not exists (select from outlast._processed_event s
@@ -23,7 +24,8 @@ as $$
       join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
       where l.room = 'batch' and l.consumer = _lost.consumer and p.id > b.lo and p.id <= b.hi
         and outlast._in_lane(b.lane, b.parts, b.tenants, b.without, p.key, p.id, p.tenant)
-        and pg_visible_in_snapshot(p.xid, (b.b).snap) and not pg_visible_in_snapshot(p.xid, (b.a).snap))
+        and outlast._sees((b.b).snap, (b.b).hi, (b.b).base, p.id, p.xid)
+        and not outlast._sees((b.a).snap, (b.a).hi, (b.a).base, p.id, p.xid))
 $$;
 
 create or replace function outlast._verify() returns table (invariant text, violations bigint, example text)

@@ -10,6 +10,10 @@ declare
   t outlast._tick;
 begin
   perform outlast._check_fresh();
+  if not outlast._xids_are_ours() then
+    raise exception 'stopped: this database was restored from a dump or copied logically: transaction ids restarted'
+      using errcode = 'OL004', hint = 'run `outlast restore status`, then `outlast restore confirm`';
+  end if;
   if (select seqcache from pg_sequence where seqrelid = 'outlast._event_id'::regclass) <> 1 then
     raise exception 'sequence outlast._event_id must have cache 1: with more, events would be lost'
       using errcode = 'OL011', hint = 'alter sequence outlast._event_id cache 1, then end the sessions that used it';
@@ -19,6 +23,7 @@ begin
   t.at := outlast.clock();
   select coalesce(pg_sequence_last_value('outlast._event_id'), 0) into t.hi;
   t.h := pg_current_xact_id();
+  select h.base into strict t.base from outlast._house h;
 
   -- Who may still commit something with an id <= hi, and how old that can be: a transaction above prev.h drew its ids
   -- after prev.hi was read, so nothing of it is older than prev.at; and if no id was drawn since, it has none.
@@ -40,12 +45,31 @@ end $$;
 -- Before anything: the cut that has seen nothing.
 create or replace function outlast._tick_zero() returns outlast._tick
 language sql immutable parallel safe
-as $$ select ('1:1:', 0, '1', '-infinity', null, null, null, null)::outlast._tick $$;
+as $$ select ('1:1:', 0, '1', '-infinity', null, null, null, null, 0)::outlast._tick $$;
 
--- The transactions of this leaf that have events here and lie in [from_xid, to_xid], each with its lowest id. Walked
--- from one to the next, never as a range: one of them may have many events. A row comparison, because without statistics
+-- What had committed at a cut, of all that has committed by now. Transaction ids may have restarted since, so they are
+-- asked only between base and hi: those below had ended when it happened, those above were drawn after the cut.
+create or replace function outlast._sees(snap pg_snapshot, hi bigint, base bigint, id bigint, xid xid8) returns boolean
+language sql immutable parallel safe
+as $$ select id <= base or id <= hi and pg_visible_in_snapshot(xid, snap) $$;
+
+-- Now, as a cut: the snapshot first, as in a tick.
+create or replace function outlast._cut_now() returns outlast._cut
+language plpgsql volatile
+as $$
+declare
+  c outlast._cut;
+begin
+  select pg_current_snapshot() into c.snap;
+  select coalesce(pg_sequence_last_value('outlast._event_id'), 0) into c.hi;
+  select h.base into strict c.base from outlast._house h;
+  return c;
+end $$;
+
+-- The transactions of this leaf that have events above `base` here and lie in [from_xid, to_xid], each with its lowest id.
+-- Walked from one to the next, never as a range: one of them may have many events. A row comparison, because without statistics
 -- the planner thought nothing of walking the leaf by its primary key.
-create or replace function outlast._writers(slot smallint, from_xid xid8, to_xid xid8)
+create or replace function outlast._writers(slot smallint, from_xid xid8, to_xid xid8, base bigint)
 returns table (xid xid8, first bigint)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -56,11 +80,12 @@ as $$
 #variable_conflict use_column
 begin
   xid := from_xid;
-  first := 0;
+  first := base;
   loop
     select e.xid, e.id into xid, first
     from outlast._event e
     where e.slot = _writers.slot and (e.xid, e.id) > (_writers.xid, _writers.first) and e.xid <= to_xid
+      and e.id > base
     order by e.xid, e.id limit 1;
     exit when not found;
     return next;
@@ -68,7 +93,8 @@ begin
   end loop;
 end $$;
 
--- Is there anything beyond this tick? Costs no transaction id. The sequence alone would miss a straggler.
+-- Is there anything beyond this tick? Costs no transaction id. The sequence alone would miss a straggler. (After a rebase
+-- the sequence alone says yes.)
 create or replace function outlast._beyond(t outlast._tick) returns boolean
 language plpgsql stable
 as $$
@@ -82,13 +108,14 @@ begin
   end if;
   if (t).young is not null then
     foreach s in array outlast._log_slots((t).young_at, outlast.clock()) loop
-      if exists (select from outlast._writers(s, (t).young, (t).h) w where w.first <= (t).hi) then return true; end if;
+      if exists (select from outlast._writers(s, (t).young, (t).h, (t).base) w where w.first <= (t).hi) then return true; end if;
     end loop;
   end if;
   return false;
 end $$;
 
--- The stragglers of a window: transactions that tick a did not see ended and tick b did, with how old they can be.
+-- The stragglers of a window: transactions that tick a did not see ended and tick b did, with how old they can be. If
+-- transaction ids restarted in between, b has seen the end of all of them.
 create or replace function outlast._stragglers(a outlast._tick, b outlast._tick)
 returns table (xid xid8, since timestamptz)
 language plpgsql stable
@@ -99,12 +126,12 @@ declare
 begin
   return query
     select o.xid, o.since from unnest((a).open, (a).open_at) o (xid, since)
-    where pg_visible_in_snapshot(o.xid, (b).snap);
+    where (a).hi <= (b).base or pg_visible_in_snapshot(o.xid, (b).snap);
   if (a).young is null then return; end if;
   foreach s in array outlast._log_slots((a).young_at, (b).at) loop
     return query
-      select w.xid, (a).young_at from outlast._writers(s, (a).young, (a).h) w
-      where w.first <= (a).hi and pg_visible_in_snapshot(w.xid, (b).snap);
+      select w.xid, (a).young_at from outlast._writers(s, (a).young, (a).h, (a).base) w
+      where w.first <= (a).hi and ((a).hi <= (b).base or pg_visible_in_snapshot(w.xid, (b).snap));
   end loop;
 end $$;
 
@@ -138,6 +165,7 @@ declare
   of_tenants text[] := coalesce(tenants, (c).tenants);   -- a side lane holds tenants of the consumer only
   of_sources text[] := (c).sources;
   below bigint := (a).hi;
+  base bigint := (b).base;
   got outlast._found[] := '{}';
 begin
   select array_agg(t.type) filter (where t.since is null and t.type not like '%*'),
@@ -156,10 +184,10 @@ begin
           from unnest(xids) x (xid)
           cross join lateral (
             select * from outlast._event e
-            where e.slot = s and e.xid = x.xid and e.id > _scan.lo and e.id <= least(_scan.up, below)
+            where e.slot = s and e.xid = x.xid and e.id > greatest(_scan.lo, (a).base) and e.id <= least(_scan.up, below)
               and (of_tenants is null or e.tenant = any (of_tenants))
               and (_scan.without is null or e.tenant <> all (_scan.without))
-              and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.xid))
+              and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.id, e.xid))
               and (of_sources is null or e.source = any (of_sources))
               and (_scan.parts = 1 or outlast._lane(e.key, e.id, _scan.parts) = any (_scan.lanes))
             order by e.id limit one_more) e
@@ -176,8 +204,8 @@ begin
         where e.slot = s and e.id > greatest(_scan.lo, below) and e.id <= _scan.up
           and (of_tenants is null or e.tenant = any (of_tenants))
           and (_scan.without is null or e.tenant <> all (_scan.without))
-          and pg_visible_in_snapshot(e.xid, visible)
-          and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.xid))
+          and (e.id <= base or pg_visible_in_snapshot(e.xid, visible))
+          and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.id, e.xid))
           and (of_sources is null or e.source = any (of_sources))
           and (_scan.parts = 1 or outlast._lane(e.key, e.id, _scan.parts) = any (_scan.lanes))
         order by e.id limit one_more);
@@ -204,19 +232,19 @@ begin
 end $$;
 
 -- Does an event belong to this consumer? By its type (one that was added later counts from then on), tenant and source.
-create or replace function outlast._counts(consumer int, type text, xid xid8) returns boolean
+create or replace function outlast._counts(consumer int, type text, id bigint, xid xid8) returns boolean
 language sql stable
 as $$
   select exists (
     select from outlast._consumer_type t
     where t.consumer = _counts.consumer and (t.type = _counts.type or t.type like '%*' and _counts.type like outlast._like(t.type))
-      and (t.since is null or not pg_visible_in_snapshot(_counts.xid, t.since)))
+      and (t.since is null or not outlast._sees((t.since).snap, (t.since).hi, (t.since).base, _counts.id, _counts.xid)))
 $$;
 
-create or replace function outlast._takes(consumer int, type text, tenant text, source text, xid xid8) returns boolean
+create or replace function outlast._takes(consumer int, type text, tenant text, source text, id bigint, xid xid8) returns boolean
 language sql stable
 as $$
-  select outlast._counts(_takes.consumer, _takes.type, _takes.xid) and exists (
+  select outlast._counts(_takes.consumer, _takes.type, _takes.id, _takes.xid) and exists (
     select from outlast._consumer c
     where c.id = _takes.consumer and (c.tenants is null or _takes.tenant = any (c.tenants))
       and (c.sources is null or _takes.source = any (c.sources)))

@@ -10,8 +10,12 @@ create type outlast._tick as (
   open            xid8[],                      -- transactions of the snapshot still running that may own ids <= hi
   open_at         timestamptz[],               -- for each: its events are not older than this
   young           xid8,                        -- ids <= hi may also belong to [young, h]; null when nothing was drawn since
-  young_at        timestamptz
+  young_at        timestamptz,
+  base            bigint                       -- ids <= base had committed or never will, whatever their xid: see _rebase
 );
+
+-- As much of a tick as it takes to say what was before it.
+create type outlast._cut as (snap pg_snapshot, hi bigint, base bigint);
 
 create table outlast._consumer (
   id              int generated always as identity primary key,
@@ -21,7 +25,8 @@ create table outlast._consumer (
   tenants         text[] check (cardinality(tenants) > 0),      -- only events of these; null: of all
   sources         text[] check (cardinality(sources) > 0),      -- only events from these; null: from all
   start           text not null check (start in ('now', 'earliest')),
-  began           pg_snapshot not null,        -- what this snapshot sees was before the consumer's time
+  began           outlast._cut not null,       -- what this sees was before the consumer's time
+  local           boolean not null default false,   -- its effects are rows of this database, never anything outside
   owner           text,
   state           text not null default 'active' check (state in ('active', 'paused', 'retired')),
   reason          text,
@@ -43,7 +48,7 @@ create table outlast._former_name (
 create table outlast._consumer_type (
   consumer        int not null references outlast._consumer (id),
   type            text not null,               -- or a pattern: what begins with all but its last character, a *
-  since           pg_snapshot,                 -- null: from the consumer's start; else only what this snapshot does not see
+  since           outlast._cut,                -- null: from the consumer's start; else only what this does not see
   primary key (consumer, type)
 );
 

@@ -6,14 +6,16 @@ select c.name as consumer,
          when s.outcome = 's' then 'skipped'
          when p.token is not null then 'running'
          when p.event_id is not null then p.state
-         when pg_visible_in_snapshot(e.xid, c.began) or pg_visible_in_snapshot(e.xid, t.since) then 'not for it'
+         when outlast._sees((c.began).snap, (c.began).hi, (c.began).base, e.id, e.xid)
+           or t.since is not null and not outlast._counts(c.id, e.type, e.id, e.xid) then 'not for it'
          when exists (
            select
            from outlast._lease l
            join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
            where l.room = 'batch' and l.consumer = c.id and l.lane = outlast._lane(e.key, e.id, c.lanes)
              and e.id > b.lo and e.id <= b.hi
-             and pg_visible_in_snapshot(e.xid, (b.b).snap) and not pg_visible_in_snapshot(e.xid, (b.a).snap)
+             and outlast._sees((b.b).snap, (b.b).hi, (b.b).base, e.id, e.xid)
+             and not outlast._sees((b.a).snap, (b.a).hi, (b.a).base, e.id, e.xid)
          ) then 'in flight'
          else 'waiting'
        end as state,

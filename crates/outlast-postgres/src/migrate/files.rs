@@ -72,6 +72,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("complete", include_str!("../../functions/complete.sql")),
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
+    ("restore", include_str!("../../functions/restore.sql")),
     ("verify", include_str!("../../functions/verify.sql")),
     ("views", include_str!("../../functions/views.sql")),
 ];

@@ -11,6 +11,7 @@ mod parked;
 mod plans;
 mod retention;
 mod schema;
+mod restore;
 mod seeds;
 mod setting;
 mod sql;

@@ -276,14 +276,15 @@ async fn a_reader_with_only_open_stragglers_is_found() {
     must_be_found("no stragglers above xmax", &with(&gated(), &[young]), None).await;
 }
 
+/// A reader that also asks for `hi` sees nothing above it, so it takes two faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hi_before_the_snapshot_is_found() {
+async fn hi_before_the_snapshot_is_found_by_a_reader_that_believes_the_snapshot_alone() {
     let hi_first = format!("{}{HI}  {}{SNAP}", gate(0), gate(1));
     let h = gate(2) + H;
     must_be_found(
         "hi before the snapshot",
         &[(HI, ""), (SNAP, &hi_first), (H, &h)],
-        None,
+        Some(("_sees", &[("id <= hi and ", "")])),
     )
     .await;
 }

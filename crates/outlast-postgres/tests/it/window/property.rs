@@ -55,10 +55,8 @@ async fn the_crowd_finds_each_form_of_the_tick_that_an_earlier_draft_had() {
     if !seeds::long() {
         return;
     }
-    let snap = "select pg_current_snapshot() into t.snap;\n  ";
     let hi = "select coalesce(pg_sequence_last_value('outlast._event_id'), 0) into t.hi;\n";
     let h = "  t.h := pg_current_xact_id();\n";
-    let hi_first = format!("{hi}  perform pg_sleep(random() * 0.02);\n  {snap}");
     let h_first = format!(
         "{}  perform pg_sleep(random() * 0.02);\n  {hi}",
         h.trim_start()
@@ -66,7 +64,7 @@ async fn the_crowd_finds_each_form_of_the_tick_that_an_earlier_draft_had() {
     let stragglers = "here.hi := case when exists (select from outlast._stragglers(here.a, here.b)) then 0 else (here.a).hi end;";
     let young = "t.young := pg_snapshot_xmax(t.snap);";
     type Pieces<'a> = Vec<(&'a str, &'a str)>;
-    let faults: [(&str, &str, Pieces<'_>); 5] = [
+    let faults: [(&str, &str, Pieces<'_>); 4] = [
         (
             "no stragglers",
             "_go_on",
@@ -76,11 +74,6 @@ async fn the_crowd_finds_each_form_of_the_tick_that_an_earlier_draft_had() {
             "no stragglers above xmax",
             "_tick",
             vec![(young, "t.young := null;")],
-        ),
-        (
-            "hi before the snapshot",
-            "_tick",
-            vec![(snap, ""), (hi, &hi_first)],
         ),
         ("h before hi", "_tick", vec![(h, ""), (hi, &h_first)]),
         (
