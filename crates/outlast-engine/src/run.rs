@@ -248,6 +248,7 @@ where
                 earliest: planned.start == Start::Earliest,
                 owner: planned.owner.clone(),
                 attempts: settings.attempts,
+                local: registry.handlers().all(|handler| handler.probe().is_some()),
             })
             .await?;
         if let Some(reason) = &registered.paused {

@@ -113,6 +113,11 @@ pub enum Error {
     #[error("stopped: {0} (OUT-0006)")]
     Stopped(String),
 
+    /// History was rewound or may have been: what leaves the database waits until a person has confirmed. Consumers whose
+    /// effects are rows of this database go on.
+    #[error("held: {0} (OUT-0021)")]
+    Held(String),
+
     /// The transaction has the wrong isolation level, or wrote something before it may.
     #[error("wrong transaction: {0}")]
     Isolation(String),
@@ -261,6 +266,7 @@ impl Error {
             Self::Standby => Some("OUT-0004"),
             Self::LeaseLost => Some("OUT-0005"),
             Self::Stopped(_) => Some("OUT-0006"),
+            Self::Held(_) => Some("OUT-0021"),
             Self::UnknownConsumer(_) => Some("OUT-0007"),
             Self::Config(_) => Some("OUT-0008"),
             Self::PoolExhausted => Some("OUT-0009"),
@@ -272,6 +278,8 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         use outlast_core::{Class, Classify};
         match self {
+            // A person's word: nothing has to be started anew after it.
+            Self::Held(_) => true,
             Self::Stalled { .. } | Self::PoolExhausted | Self::Standby | Self::CommitUnknown(_) => {
                 true
             }
@@ -312,6 +320,7 @@ mod tests {
             Error::Standby,
             Error::LeaseLost,
             Error::Stopped("x".into()),
+            Error::Held("x".into()),
             Error::UnknownConsumer("x".into()),
             Error::Config("x".into()),
             Error::PoolExhausted,

@@ -34,6 +34,8 @@ pub struct Registration {
     pub owner: Option<String>,
     /// How many failures are charged before a person must look.
     pub attempts: u32,
+    /// All of its effects are rows of this database: after a restore it goes on while others wait for a person.
+    pub local: bool,
 }
 
 /// What the database answered to a registration.
@@ -82,13 +84,14 @@ impl Store {
         let attempts = i32::try_from(r.attempts).unwrap_or(i32::MAX);
         let row = self
             .one(
-                "select id, state, reason from outlast._register($1, $2, $3, false, 16, $4, $5)",
+                "select id, state, reason from outlast._register($1, $2, $3, false, 16, $4, $5, local => $6)",
                 &[
                     (&r.name, Type::TEXT),
                     (&r.types, Type::TEXT_ARRAY),
                     (&start, Type::TEXT),
                     (&r.owner, Type::TEXT),
                     (&attempts, Type::INT4),
+                    (&r.local, Type::BOOL),
                 ],
             )
             .await?;

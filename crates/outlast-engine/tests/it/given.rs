@@ -149,6 +149,18 @@ impl Given {
         self.verified().await;
     }
 
+    /// Waits until what leaves the database waits for a person.
+    pub(crate) async fn held(&self) {
+        let held = "select count(*) from outlast._house where held is not null";
+        self.until(held, 1).await;
+    }
+
+    /// The person.
+    pub(crate) async fn confirm(&self) {
+        let sql = "select outlast._confirm('a test')";
+        self.sql.batch_execute(sql).await.unwrap();
+    }
+
     /// All invariants hold.
     pub(crate) async fn verified(&self) {
         let sql = "select invariant || ': ' || coalesce(example, '') from outlast._verify() where violations > 0";
@@ -170,6 +182,12 @@ impl Running {
         given
             .until("select count(*) from outlast.consumer", 1)
             .await;
+    }
+
+    /// The same, where there are several.
+    pub(crate) async fn registered_as(&self, given: &Given, name: &str) {
+        let sql = format!("select count(*) from outlast.consumer where name = '{name}'");
+        given.until(&sql, 1).await;
     }
 
     /// Stops the worker and waits for its drain.

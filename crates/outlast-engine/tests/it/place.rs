@@ -3,8 +3,8 @@
 use outlast_core::Failure;
 use outlast_engine::{Attempt, Consumer, Settings};
 use outlast_postgres::{
-    Error,
     connect::{self, Target},
+    tx::ClientTx,
 };
 use tokio::sync::mpsc;
 
@@ -63,32 +63,86 @@ async fn restarted_transaction_ids_stop_a_worker() {
     assert!(why.contains("transaction ids restarted"), "{why}");
 }
 
+/// What a lossy failover does: the last acknowledged marks are gone, and all connections are new.
+async fn rewind(given: &Given) {
+    forget(given).await;
+    cut(given).await;
+}
+
+async fn forget(given: &Given) {
+    let sql = "delete from outlast._process";
+    given.sql.batch_execute(sql).await.unwrap();
+}
+
+async fn cut(given: &Given) {
+    let sql = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+    given.sql.query(sql, &[]).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rewound_history_stops_a_worker_at_its_next_connection() {
+async fn after_a_rewind_local_consumers_go_on_and_outside_effects_wait_for_a_person() {
+    async fn row(told: Told, _: &mut ClientTx, ping: Attempt<Ping>) -> Result<(), Failure> {
+        let _ = told.send(1000 + ping.n);
+        Ok(())
+    }
     let given = given().await;
     let (told, mut hears) = mpsc::unbounded_channel();
-    let mut worker = given.start(told, Consumer::new("mailer").on(effect));
+    let pool = connect::pool(&Target::parse(given.database.url()).unwrap(), 2).unwrap();
+    let outside = given.start(told.clone(), Consumer::new("mailer").on(effect));
+    outside.registered(&given).await;
+    let inside = given.start(told, Consumer::new("ledger").on_tx(&pool, row));
+    inside.registered_as(&given, "ledger").await;
+    given.emit(0..1).await;
+    let mut first = [next(&mut hears).await, next(&mut hears).await];
+    first.sort_unstable();
+    assert_eq!(first, [0, 1000]);
+    given.processed(2).await;
+
+    rewind(&given).await;
+    given.held().await;
+    given.emit(1..2).await;
+    assert_eq!(next(&mut hears).await, 1001, "inside goes on");
+    given.processed(3).await;
+    // A process that comes anew has nothing to miss, and waits all the same.
+    outside.stop().await.unwrap();
+    let (told, mut anew) = mpsc::unbounded_channel();
+    let outside = given.start(told, Consumer::new("mailer").on(effect));
+    given.emit(2..3).await;
+    assert_eq!(next(&mut hears).await, 1002);
+    given.processed(4).await;
+    assert!(anew.try_recv().is_err(), "nothing leaves the database");
+
+    given.confirm().await;
+    let mut waited = [next(&mut anew).await, next(&mut anew).await];
+    waited.sort_unstable();
+    assert_eq!(waited, [1, 2]);
+    outside.stop().await.unwrap();
+    inside.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_has_confirmed_is_not_held_again_by_who_comes_later() {
+    let given = given().await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let worker = given.start(told, Consumer::new("mailer").on(effect));
     worker.registered(&given).await;
     given.emit(0..1).await;
     next(&mut hears).await;
     given.processed(1).await;
-    // What a lossy failover does: the last acknowledged marks are gone, and all connections are new.
-    given
-        .sql
-        .execute("delete from outlast._process", &[])
-        .await
-        .unwrap();
-    let sql = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
-    given.sql.query(sql, &[]).await.unwrap();
-    let ended = tokio::time::timeout(SOON, &mut worker.worker)
-        .await
-        .expect("it gives up")
-        .unwrap();
-    let why = ended.expect_err("history was rewound");
-    assert!(
-        matches!(&why, Error::Stopped(text) if text.contains("rewound")),
-        "{why}"
+    // The person is quicker than this process.
+    forget(&given).await;
+    given.confirm().await;
+    cut(&given).await;
+    given.emit(1..2).await;
+    assert_eq!(next(&mut hears).await, 1);
+    given.processed(2).await;
+    assert_eq!(
+        given
+            .count("select count(*) from outlast._house where held is not null")
+            .await,
+        0
     );
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,15 +155,13 @@ async fn a_restarted_server_that_kept_everything_is_no_reason_to_stop() {
         given.emit(n..n + 1).await;
         assert_eq!(next(&mut hears).await, n);
         given.processed(n + 1).await;
-        let sql = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
-        given.sql.query(sql, &[]).await.unwrap();
+        cut(&given).await;
     }
     worker.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handlers_pool_that_leads_to_another_database_is_refused_at_the_start() {
-    use outlast_postgres::tx::ClientTx;
     async fn row(_: (), _: &mut ClientTx, _: Attempt<Ping>) -> Result<(), Failure> {
         Ok(())
     }

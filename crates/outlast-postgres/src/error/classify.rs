@@ -23,6 +23,7 @@ impl Classify for Error {
             | Self::AlreadySealed
             | Self::NotInClaim
             | Self::Stopped(_)
+            | Self::Held(_)
             | Self::Connect { .. }
             | Self::Stalled { .. }
             | Self::PoolExhausted => Class::Retry,

@@ -10,12 +10,13 @@ impl Error {
     /// An adapter for another driver calls this with the state and the message that the server sent.
     pub fn from_state(state: &str, message: &str) -> Option<Self> {
         let text = || message.to_owned();
+        let why = |kind| message.strip_prefix(kind).unwrap_or(message).to_owned();
         let numbers = || numbers(message);
         Some(match state {
             "OL001" => Self::LeaseLost,
             "OL002" => Self::AlreadySealed,
             "OL003" => Self::NotInClaim,
-            "OL004" => Self::Stopped(text()),
+            "OL004" => Self::Stopped(why("stopped: ")),
             "OL005" => Self::BadName(text()),
             "OL006" => {
                 let (bytes, limit) = numbers();
@@ -27,6 +28,7 @@ impl Error {
             "OL010" => Self::Isolation(text()),
             "OL011" => Self::Config(text()),
             "OL012" => Self::UnknownConsumer(text()),
+            "OL020" => Self::Held(why("held: ")),
             "OL013" => {
                 let (found, need) = numbers();
                 Self::NotMigrated {
@@ -194,6 +196,7 @@ mod tests {
             ("OL010", "Isolation(\"why\")"),
             ("OL011", "Config(\"why\")"),
             ("OL012", "UnknownConsumer(\"why\")"),
+            ("OL020", "Held(\"why\")"),
         ];
         for (state, expected) in table {
             assert_eq!(text(state).as_deref(), Some(expected), "{state}");

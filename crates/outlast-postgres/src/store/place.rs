@@ -2,10 +2,17 @@
 //!
 //! A heartbeat would not tell: it can be present after a lossy promotion while a commit that let something out is gone.
 //! So every claim and every finish writes a numbered mark, and each new connection looks for the last acknowledged one.
+//!
+//! Another database (deployment, copy, restarted transaction ids) stops this process. A rewound one does not: it is the
+//! database now, and what this process does inside it is right. Only what leaves it has to wait, in every process, until a
+//! person has confirmed; so the process that misses its mark writes that down in the database and goes on.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio_postgres::{Client, types::Type};
+use tokio_postgres::{
+    Client,
+    types::{ToSql, Type},
+};
 use uuid::Uuid;
 
 use crate::{Error, schema::Schema};
@@ -15,12 +22,18 @@ use crate::{Error, schema::Schema};
 pub(super) struct Mark {
     pub(super) seq: i64,
     pub(super) nonce: Uuid,
+    /// Of which history it is: an answer that comes after a rewind was noticed says nothing of the new one.
+    history: u64,
 }
 
 #[derive(Debug)]
 struct Inner {
     next: i64,
     acked: Mark,
+    history: u64,
+    /// How often a person had confirmed when this process last asked.
+    confirmed: i64,
+    held: bool,
     stopped: Option<String>,
 }
 
@@ -48,6 +61,12 @@ pub struct Where {
     pub stopped: Option<String>,
     /// A standby cannot be claimed from: its snapshots leave out open writers.
     pub standby: bool,
+    /// Why what leaves the database waits for a person, if it does.
+    pub held: Option<String>,
+    /// How often a person has let work go on.
+    pub confirmed: i64,
+    /// False when this run of the server is new, to everybody or to this process.
+    pub greeted: bool,
 }
 
 impl Place {
@@ -56,10 +75,14 @@ impl Place {
         let acked = Mark {
             seq: 0,
             nonce: Uuid::nil(),
+            history: 0,
         };
         let inner = Inner {
             next: 0,
             acked,
+            history: 0,
+            confirmed: 0,
+            held: false,
             stopped: None,
         };
         Self {
@@ -98,6 +121,7 @@ impl Place {
         Mark {
             seq: inner.next,
             nonce: Uuid::new_v4(),
+            history: inner.history,
         }
     }
 
@@ -107,12 +131,15 @@ impl Place {
 
     pub(super) fn acknowledge(&self, mark: Mark) {
         let mut inner = self.lock();
-        if mark.seq > inner.acked.seq {
+        if mark.history == inner.history && mark.seq > inner.acked.seq {
             inner.acked = mark;
         }
     }
 
     /// Asks a new connection. A failed check is remembered: this process stops, whatever later connections say.
+    ///
+    /// History that was rewound is no failure: it is written down, so that what leaves the database waits (committed when
+    /// this returns), and the process begins anew with nothing to miss.
     ///
     /// # Errors
     /// [`Error::Stopped`] with what was found and what to do; [`Error::Standby`] on a standby.
@@ -128,13 +155,69 @@ impl Place {
             acked = newer;
         };
         self.judge(&found)?;
+        if !found.remembered {
+            self.rewound(client, &found, acked).await?;
+        } else if !found.greeted {
+            let sql = "select outlast._arrive($1, $2, $3)::text";
+            self.tell(client, sql, acked).await?;
+        }
+        self.learn(&found);
         Ok(found)
+    }
+
+    /// The last acknowledged commit is not here. Unless a person has confirmed since, everybody is told.
+    async fn rewound(&self, client: &Client, found: &Where, acked: Mark) -> Result<(), Error> {
+        let process = self.process;
+        if found.confirmed > self.lock().confirmed {
+            tracing::warn!(%process, told = acked.seq, "a commit that this process was told of is not here; a person has confirmed that");
+        } else {
+            self.tell(client, "select outlast._rewound($1, $2)::text", acked)
+                .await?;
+            tracing::error!(%process, told = acked.seq, "history was rewound: a commit that this process was told of is not here; what leaves the database waits for `outlast restore confirm` (OUT-0021)");
+        }
+        let mut inner = self.lock();
+        // Another connection may have done it meanwhile, and have been told of new commits.
+        if inner.acked.seq == acked.seq {
+            inner.history += 1;
+            inner.acked = Mark {
+                seq: 0,
+                nonce: Uuid::nil(),
+                history: inner.history,
+            };
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, client: &Client, sql: &'static str, acked: Mark) -> Result<(), Error> {
+        let args: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&self.process, Type::UUID),
+            (&acked.seq, Type::INT8),
+            (&acked.nonce, Type::UUID),
+        ];
+        client
+            .query_typed(self.schema.statement(sql), &args)
+            .await?;
+        Ok(())
+    }
+
+    fn learn(&self, found: &Where) {
+        let mut inner = self.lock();
+        inner.confirmed = found.confirmed;
+        let held = found.held.is_some();
+        if held && !inner.held {
+            let why = found.held.as_deref().unwrap_or_default();
+            tracing::warn!(
+                why,
+                "held: consumers with effects outside of the database wait for `outlast restore confirm` (OUT-0021)"
+            );
+        }
+        inner.held = held;
     }
 
     async fn ask(&self, client: &Client, acked: Mark) -> Result<Where, Error> {
         let row = client
             .query_typed(
-                &self.schema.text("select deployment, database_is_ours, xids_are_ours, remembered, stopped, standby from outlast._where($1, $2, $3)"),
+                self.schema.statement("select deployment, database_is_ours, xids_are_ours, remembered, stopped, standby, held, confirmed, greeted from outlast._where($1, $2, $3)"),
                 &[(&self.process, Type::UUID), (&acked.seq, Type::INT8), (&acked.nonce, Type::UUID)],
             )
             .await?
@@ -148,6 +231,9 @@ impl Place {
             remembered: row.try_get(3)?,
             stopped: row.try_get(4)?,
             standby: row.try_get(5)?,
+            held: row.try_get(6)?,
+            confirmed: row.try_get(7)?,
+            greeted: row.try_get(8)?,
         })
     }
 
@@ -168,8 +254,6 @@ impl Place {
         } else if !found.xids_are_ours {
             "this database was restored from a dump or copied logically: transaction ids restarted"
                 .into()
-        } else if !found.remembered {
-            "history was rewound: the last commit that this process was told of is not in this database".into()
         } else {
             return Ok(());
         };
