@@ -54,6 +54,13 @@ pub trait Event: Payload {
         None
     }
 
+    /// Numbers the events of each key, from 1 and without holes, so that a consumer can see that one is missing.
+    ///
+    /// It costs a row lock: transactions that emit for one key wait for each other's end, and in REPEATABLE READ and
+    /// SERIALIZABLE the later one gets a serialization failure (40001). The event must have a key. Order alone needs none of
+    /// this: lock the thing before you emit. See [`Stored`](crate::Stored) for what a handler does with the number.
+    const STRICT_KEY: bool = false;
+
     /// Reads a payload that was written as an older version.
     ///
     /// Called only for `from < VERSION`. What it refuses goes to quarantine with its bytes untouched.

@@ -9,7 +9,10 @@ pub mod duration;
 pub mod event;
 pub mod failure;
 pub mod foreign;
+pub mod follows;
+mod foreign;
 pub mod name;
+pub mod outage;
 pub mod outcome;
 pub mod parked;
 pub mod poll;
@@ -20,4 +23,5 @@ pub mod window;
 
 pub use event::{Consumable, Event, Payload, Unreadable};
 pub use failure::{Class, Classify, Failure};
+pub use follows::{Follows, Stored};
 pub use outcome::Outcome;
