@@ -139,6 +139,18 @@ impl<T> Attempt<T> {
         self.delivery.event.key.as_deref()
     }
 
+    /// Its number within its key, from 1 and without holes, if its type has
+    /// [`STRICT_KEY`](outlast_core::Event::STRICT_KEY). [`Stored`](outlast_core::Stored) compares it with what you have.
+    pub fn key_seq(&self) -> Option<i64> {
+        self.delivery.event.key_seq
+    }
+
+    /// The version of the thing it is about, if the application counts them.
+    /// [`Stored`](outlast_core::Stored) compares it with what you have.
+    pub fn aggregate_version(&self) -> Option<i64> {
+        self.delivery.event.aggregate_version
+    }
+
     /// The version that the payload was written as; older ones were read by `upcast`.
     pub fn version(&self) -> u16 {
         self.delivery.event.version

@@ -42,6 +42,7 @@ pub struct Consumer<S> {
     pub(crate) start: Start,
     pub(crate) owner: Option<String>,
     pub(crate) concurrency: Option<usize>,
+    pub(crate) ordered: bool,
     pub(crate) handlers: Vec<Handler<S>>,
 }
 
@@ -62,6 +63,7 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
             start: Start::Now,
             owner: None,
             concurrency: None,
+            ordered: false,
             handlers: Vec::new(),
         }
     }
@@ -78,7 +80,33 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
         self
     }
 
-    /// How many handlers of it one process runs at once. The default is 8.
+    /// Keeps the order of each key: an event is handled after every event of its tenant and key whose commit its emitter
+    /// could see. Lock the thing before you emit, and the order is that of your transactions.
+    ///
+    /// Keys are spread over lanes (16, recorded at the first registration), and in a lane one handler runs at a time: a slow event
+    /// delays what shares its lane. An event that fails delays only its own key: later events of it wait behind, through
+    /// retries and quarantine, until it is done or a person skips it (`outlast parked skip`). When 10,000 are behind one
+    /// key, its lane pauses, with an incident. Events without a key are spread over all lanes, in no order.
+    ///
+    /// What a consumer is, is decided by its first registration: to change it, give the other kind another name.
+    ///
+    /// ```
+    /// # use outlast_engine::{Attempt, Consumer};
+    /// # use outlast_core::{Event, Failure};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)] struct SeatTaken { flight: String }
+    /// # impl Event for SeatTaken { const NAME: &'static str = "seat.taken"; fn key(&self) -> Option<String> { Some(self.flight.clone()) } }
+    /// # #[derive(Clone)] struct App;
+    /// async fn count(_: App, e: Attempt<SeatTaken>) -> Result<(), Failure> { Ok(()) }
+    ///
+    /// let seats = Consumer::new("seats").ordered().concurrency(4).on(count);
+    /// ```
+    pub fn ordered(mut self) -> Self {
+        self.ordered = true;
+        self
+    }
+
+    /// How many handlers of it one process runs at once. The default is 8. Of an ordered consumer, at most one a lane.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = Some(handlers);
         self
@@ -135,7 +163,8 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
     /// Handles many events in one transaction of your pool: fastest where a statement can take many rows.
     ///
     /// The events come in the order of the log, at most 1,000 and 4 MB at once. One commit for all of them; a batch that
-    /// fails is run again event by event, so that one bad event does not hold up the others.
+    /// fails is run again event by event, so that one bad event does not hold up the others. On an ordered consumer only
+    /// events of this type that follow one another are taken together.
     pub fn on_batch<P, E, F>(self, pool: &P, handle: F) -> Self
     where
         P: Pool,

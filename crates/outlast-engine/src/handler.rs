@@ -36,6 +36,8 @@ pub(crate) struct Received {
     pub(crate) version: u16,
     pub(crate) tenant: String,
     pub(crate) key: Option<String>,
+    pub(crate) key_seq: Option<i64>,
+    pub(crate) aggregate_version: Option<i64>,
     pub(crate) actor: Option<String>,
     pub(crate) correlation_id: Option<Uuid>,
     pub(crate) traceparent: Option<String>,
@@ -130,6 +132,8 @@ pub(crate) struct BatchEnd {
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) consumer: Arc<str>,
+    /// The order of each key is kept.
+    pub(crate) ordered: bool,
     pub(crate) around: Option<Around>,
 }
 

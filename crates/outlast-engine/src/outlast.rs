@@ -170,9 +170,10 @@ impl Outlast {
         events: &[E],
     ) -> Result<Vec<Accepted>, Error> {
         // The statement for many has no place for it, and to leave it out silently would lose it.
-        if events
-            .iter()
-            .any(|event| event.aggregate_version().is_some())
+        if E::STRICT_KEY
+            || events
+                .iter()
+                .any(|event| event.aggregate_version().is_some())
         {
             let mut accepted = Vec::with_capacity(events.len());
             for event in events {
@@ -318,6 +319,7 @@ impl<E: Event> Emit<'_, E> {
             dedup: self.dedup.as_deref(),
             id: self.id,
             aggregate_version: self.event.aggregate_version(),
+            strict_key: E::STRICT_KEY,
             actor: self.outlast.actor.as_deref(),
             correlation_id,
             causation_id,

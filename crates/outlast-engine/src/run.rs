@@ -26,6 +26,7 @@ use wake::Bell;
 
 pub(crate) mod batch;
 pub(crate) mod consumer;
+pub(crate) mod destination;
 mod flush;
 pub(crate) mod leases;
 mod record;
@@ -246,6 +247,7 @@ where
                 name: planned.name.clone(),
                 types: registry.types().to_vec(),
                 earliest: planned.start == Start::Earliest,
+                ordered: planned.ordered,
                 owner: planned.owner.clone(),
                 attempts: settings.attempts,
                 local: registry.handlers().all(|handler| handler.probe().is_some()),
@@ -259,6 +261,7 @@ where
             id: registered.id,
             context: Context {
                 consumer: name.clone(),
+                ordered: planned.ordered,
                 around: plan.around.clone(),
             },
             name,
@@ -266,6 +269,7 @@ where
             registry: Arc::new(registry),
             store: store.clone(),
             leases: leases.clone(),
+            destination: destination::Destination::new(),
             settings: settings.clone(),
             concurrency: planned.concurrency.unwrap_or(settings.concurrency),
         });

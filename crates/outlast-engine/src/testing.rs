@@ -14,7 +14,7 @@ use tokio_postgres::{Client, types::Type};
 
 use crate::{
     Worker,
-    run::{self, batch, consumer::Consumer, leases::Leases, never},
+    run::{self, batch, consumer::Consumer, destination::Destination, leases::Leases, never},
 };
 
 /// Runs a [`Worker`]'s consumers in the calling task, against a real database of the test's own.
@@ -207,7 +207,10 @@ async fn one<S: Clone + Send + Sync + 'static>(
     while claim.events.is_empty() {
         claim = consumer
             .store
-            .claim(consumer.id, consumer.bounds(consumer.settings.batch_rows))
+            .claim(
+                consumer.id,
+                consumer.bounds(consumer.settings.batch_rows, 1),
+            )
             .await?;
         if !claim.more {
             break;
@@ -218,7 +221,11 @@ async fn one<S: Clone + Send + Sync + 'static>(
         return Ok(None);
     }
     let slots = Arc::new(Semaphore::new(1));
-    let ended = batch::run(consumer, &slots, events, asked, &never()).await;
+    let consumer = Consumer {
+        destination: Destination::unwatched(),
+        ..consumer.clone()
+    };
+    let ended = batch::run(&consumer, &slots, events, asked, &never()).await;
     Ok(Some(ended.done))
 }
 

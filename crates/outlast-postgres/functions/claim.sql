@@ -145,7 +145,7 @@ as $$
 begin
   if (c).ordered then
     return (select array_agg(l) from generate_series(0, (c).lanes - 1) l
-            where pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
+            where l <> all (outlast._paused_lanes(c)) and pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
   end if;
   perform pg_advisory_xact_lock(outlast._lane_lock((c).id, 0));
   return array[0];
@@ -257,6 +257,8 @@ begin
   if cardinality(joined) > 0 then
     perform outlast._forget_sides(c.id, joined);
   end if;
+  rest := rest or cardinality(got) > 0;
+  got := outlast._set_behind(c, got);
   if cardinality(got) = 0 then
     if rest or i < cardinality(free) then return next only_moved; end if;
     return;
@@ -275,12 +277,12 @@ begin
       select gen_random_uuid(), 'batch', c.id, p.lane, p.seq, _claim.process, _claim.holder,
              at + make_interval(secs => lease_ms / 1000.0)
       from unnest(together) p
-      where p.events > 0
+      where p.lane % 1024 in (select g.lane from unnest(got) g)
       returning token, lane
     )
     select l.token, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
            e.causation_id, e.traceparent, e.headers, e.source, e.subject, e.aggregate_version, e.content_type,
-           e.codec_key, e.payload, e.emitted_at, 1, 0, l.lane
+           e.codec_key, e.payload, e.emitted_at, 1, 0, l.lane, e.key_seq
     from outlast._events((select array_agg(g.slot) from unnest(got) g), (select array_agg(g.id) from unnest(got) g)) e
     join lease l on l.lane % 1024 = outlast._lane(e.key, e.id, w.parts)
     order by e.id;

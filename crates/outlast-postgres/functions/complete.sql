@@ -36,8 +36,21 @@ begin
   return row(e.slot, e.id, e.event_id, b.lane, 0, false)::outlast._found;
 end $$;
 
+-- The batch that a lease is about.
+create or replace function outlast._batch_of(l outlast._lease) returns outlast._batch
+language plpgsql stable
+as $$
+declare
+  b outlast._batch;
+begin
+  select * into strict b from outlast._batch x
+  where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
+  return b;
+end $$;
+
 -- Completes one event. The last statement of the caller's transaction; raises, so that a COMMIT after it is impossible:
--- OL001 the lease is lost, OL002 it is sealed already, OL003 it is not in this claim.
+-- OL001 the lease is lost, OL002 it is sealed already, OL003 it is not in this claim. What waits behind a parked event is
+-- let go by the end of its lease, not here: see key.sql.
 create or replace function outlast.complete(token uuid, id uuid, outcome text default 'done', reason text default null)
 returns void
 language plpgsql volatile

@@ -96,17 +96,20 @@ begin
   notify outlast_wake;
 end $$;
 
--- For other languages: a consumer with these types. From Rust the worker does it.
-create or replace function outlast.register(consumer text, types text[], start text default 'now') returns void
+-- For other languages: a consumer with these types. From Rust the worker does it. `ordered` keeps the order of each key;
+-- `lanes` is how many claims of it can be in work at once, and counts at the first registration.
+create or replace function outlast.register(
+  consumer text, types text[], start text default 'now', ordered boolean default false, lanes int default 16) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform outlast._register(register.consumer, register.types, register.start);
+  perform outlast._register(register.consumer, register.types, register.start, register.ordered, register.lanes);
 end $$;
 
 -- The claim for any language. Commits at once; no row means nothing is due. Work of a lapsed lease comes first, then
--- what waits for another try, then new events.
+-- what waits for another try, then new events. Of an ordered consumer it hands out one lane: handle its rows one after the
+-- other, and leave out those of a key after one of them has failed, because they wait behind it.
 create or replace function outlast.claim(
   kind text, name text, n int default 1, lease_ms int default 15000, holder text default null)
 returns table (token uuid, id uuid, key text, tenant text, attempt int, version int, payload bytea, content_type text)
@@ -130,9 +133,11 @@ begin
   if c is null then
     raise exception 'consumer % is not registered', quote_nullable(claim.name) using errcode = 'OL012';
   end if;
+  -- A key that this holder's last try has completed is handed on first: what was behind is due then.
+  perform outlast._hand_on(c, holder);
   -- The first two take a transaction id only when they take something; then there is no tick after them.
   got := array(select r from outlast._reclaim(c, lease_ms, 1, holder => claim.holder, sweep => false) r);
-  if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
+  if cardinality(got) = 0 then
     got := array(select r from outlast._claim_parked(c, 1, lease_ms, null, null, holder => claim.holder) r);
   end if;
   if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then

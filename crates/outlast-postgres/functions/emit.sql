@@ -6,7 +6,7 @@ create or replace function outlast.emit(
   version int default 1, event_id uuid default null, source text default null, subject text default null,
   aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
   causation_id uuid default null, traceparent text default null, headers jsonb default null, bytes bytea default null,
-  content_type text default 'application/json', codec_key text default null,
+  content_type text default 'application/json', codec_key text default null, strict_key boolean default false,
   out id uuid, out new boolean, out conflict boolean, out expired boolean, out first_digest bytea, out xid xid8)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -19,6 +19,7 @@ declare
   _first record;
   _at timestamptz;
   _log_id bigint;
+  _seq bigint;
 begin
   if pg_is_in_recovery() then
     raise exception 'emit %: this server is a standby', emit.type using errcode = 'OL009', hint = 'connect to the primary';
@@ -32,6 +33,10 @@ begin
   end if;
   if _bytes is null then _bytes := convert_to(emit.payload, 'UTF8'); end if;
   _ok := outlast._check_payload(emit.type, emit.content_type, _bytes);
+
+  if emit.strict_key and emit.key is null then
+    raise exception 'emit %: strict_key numbers the events of a key, and there is none', emit.type using errcode = 'OL005';
+  end if;
 
   xid := pg_current_xact_id();                   -- before the id is drawn: windows depend on it
   expired := false;
@@ -87,9 +92,17 @@ begin
     first_digest := _digest;
   end if;
 
-  insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, aggregate_version, correlation_id,
+  if emit.strict_key then
+    -- Waits for whoever emits for this key; the id is drawn after that, so that both count in one order.
+    insert into outlast._key_seq as k (tenant, type, key, last) values (emit.tenant, emit.type, emit.key, 1)
+    on conflict (tenant, type, key) do update set last = k.last + 1
+    returning k.last into _seq;
+    select nextval('outlast._event_id'), outlast.clock() into _log_id, _at;
+  end if;
+
+  insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, aggregate_version, key_seq, correlation_id,
     causation_id, type, tenant, key, source, subject, actor, traceparent, content_type, codec_key, headers, payload)
-  values (outlast._log_slot(_at), emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version,
+  values (outlast._log_slot(_at), emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version, _seq,
     emit.correlation_id, emit.causation_id, emit.type, emit.tenant, emit.key, emit.source, emit.subject, emit.actor,
     emit.traceparent, emit.content_type, emit.codec_key, emit.headers, _bytes);
   _ok := outlast._woken();
@@ -102,7 +115,7 @@ create or replace function outlast.emit(
   version int default 1, event_id uuid default null, source text default null, subject text default null,
   aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
   causation_id uuid default null, traceparent text default null, headers jsonb default null,
-  codec_key text default null,
+  codec_key text default null, strict_key boolean default false,
   out id uuid, out new boolean, out conflict boolean, out expired boolean, out first_digest bytea, out xid xid8)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -112,7 +125,7 @@ begin
     tenant => emit.tenant, dedup => emit.dedup, version => emit.version, event_id => emit.event_id,
     source => emit.source, subject => emit.subject, aggregate_version => emit.aggregate_version, actor => emit.actor,
     correlation_id => emit.correlation_id, causation_id => emit.causation_id, traceparent => emit.traceparent,
-    headers => emit.headers, codec_key => emit.codec_key) e;
+    headers => emit.headers, codec_key => emit.codec_key, strict_key => emit.strict_key) e;
 end $$;
 
 -- Many events of one type in one statement, in the order of the arrays.

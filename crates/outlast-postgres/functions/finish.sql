@@ -58,14 +58,16 @@ begin
     select * into strict b from outlast._batch x
     where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
     n := outlast._park(
-      (l).consumer, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
+      b, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
       'unsealed', 'the handler returned and neither sealed nor failed it');
     -- Sealed and parked may have committed side by side: then it is done, and nobody has to look at it.
     done := array(select * from outlast._sealed(b.consumer, array(
       select * from outlast._recently_parked(b.consumer, b.claimed_at))));
     if cardinality(done) > 0 then
-      delete from outlast._parked p
-      where p.consumer = b.consumer and p.event_id = any (done) and p.token is null;
+      perform outlast._unpark(b.consumer, p.event_id)
+      from (select p.event_id from outlast._parked p
+            where p.consumer = b.consumer and p.event_id = any (done) and p.token is null
+            order by p.tenant, p.key, p.log_id) p;
     end if;
     delete from outlast._batch x
     where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq and not outlast._is_place(x);
@@ -83,6 +85,7 @@ begin
     from outlast._consumer c
     where c.id = p.consumer and p.consumer = (l).consumer and p.event_id = (l).event_id and p.token = (l).token;
     get diagnostics n = row_count;
+    perform outlast._release((l).consumer, (l).event_id);
   end if;
   delete from outlast._lease x where x.token = (l).token;
   return n;
@@ -139,10 +142,12 @@ begin
       from unnest(rest) f
       where f.event_id in (select unnest(s.ids) from outlast._started s where s.token = l.token);
       if suspects is not null then
-        perform outlast._park(l.consumer,
+        perform outlast._park(b,
           array(select f from unnest(rest) f where f.event_id = any (suspects)), 'crashed',
           'the worker died while this event ran');
-        select array_agg(f order by f.id) into rest from unnest(rest) f where f.event_id <> all (suspects);
+        -- Behind one of them go all later ones of its key.
+        select array_agg(row(f.slot, f.id, f.event_id, null, null, null)::outlast._found order by f.id) into rest
+        from outlast._left(b) f;
       end if;
     end if;
     if rest is null then
@@ -163,7 +168,7 @@ begin
     return query
       select fresh, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
              e.causation_id, e.traceparent, e.headers, e.source, e.subject, e.aggregate_version, e.content_type,
-             e.codec_key, e.payload, e.emitted_at, 2 + l.reclaims, 1 + l.reclaims, l.lane
+             e.codec_key, e.payload, e.emitted_at, 2 + l.reclaims, 1 + l.reclaims, l.lane, e.key_seq
       from outlast._events(array(select f.slot from unnest(rest) f), array(select f.id from unnest(rest) f)) e
       order by e.id;
   end loop;
@@ -190,6 +195,27 @@ begin
       where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq);
     continue when l.room = 'parked' and exists (
       select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token);
+    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+    perform from outlast._lease x where x.token = l.token for update skip locked;
+    continue when not found;
+    perform outlast._end(l);
+  end loop;
+end $$;
+
+-- Ends the leases of this holder under which the leader of a key was completed, where others wait behind it.
+create or replace function outlast._hand_on(consumer int, holder text) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+begin
+  for l in
+    select x.* from outlast._lease x
+    join outlast._parked_key k on k.consumer = x.consumer and k.leader = x.event_id and k.behind > 0
+    where x.room = 'parked' and x.consumer = _hand_on.consumer and x.holder = _hand_on.holder
+      and not exists (select from outlast._parked p where p.consumer = x.consumer and p.event_id = x.event_id)
+  loop
     continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
     perform from outlast._lease x where x.token = l.token for update skip locked;
     continue when not found;

@@ -134,6 +134,7 @@ begin
   if l.room = 'parked' then
     update outlast._parked p set token = null
     where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token;
+    perform outlast._release(l.consumer, l.event_id);
     delete from outlast._lease x where x.token = l.token;
     return;
   end if;

@@ -10,33 +10,6 @@ create or replace function outlast._clean(txt text) returns text
 language sql immutable parallel safe
 as $$ select left(regexp_replace(txt, '[\x01-\x08\x0b-\x1f\x7f]', '', 'g'), 4096) $$;
 
--- Copies events of the log to parked for one consumer, charged, due after backoff (suspects at once).
-create or replace function outlast._park(consumer int, events outlast._found[], class text, reason text) returns int
-language plpgsql volatile
-as $$
-#variable_conflict use_column
-declare
-  n int;
-  at timestamptz := outlast.clock();
-  spent boolean;                                 -- one try was all it had
-begin
-  if cardinality(events) = 0 then return 0; end if;
-  select c.attempts <= 1 and _park.class = 'unsealed' into strict spent
-  from outlast._consumer c where c.id = _park.consumer;
-  insert into outlast._parked (consumer, event_id, log_id, state, class, failures, crashes, reason, signature, next_at,
-    parked_at, changed_at, schema_version, emitted_at, aggregate_version, correlation_id, causation_id, type, tenant,
-    key, source, subject, actor, traceparent, content_type, codec_key, headers, payload)
-  select _park.consumer, e.event_id, e.id, case when spent then 'quarantined' else 'retry' end, _park.class, 1,
-    case when _park.class = 'crashed' then 1 else 0 end, _park.reason, outlast._signature(e.type, _park.class, _park.reason),
-    case when _park.class = 'crashed' then at when not spent then at + outlast._backoff(1) end,
-    at, at, e.schema_version, e.emitted_at, e.aggregate_version, e.correlation_id, e.causation_id, e.type, e.tenant,
-    e.key, e.source, e.subject, e.actor, e.traceparent, e.content_type, e.codec_key, e.headers, e.payload
-  from outlast._events(array(select f.slot from unnest(events) f), array(select f.id from unnest(events) f)) e
-  on conflict do nothing;
-  get diagnostics n = row_count;
-  return n;
-end $$;
-
 -- Alike failures share a signature: the type, the class, and the reason without its numbers and ids.
 create or replace function outlast._signature(type text, class text, reason text) returns text
 language sql immutable parallel safe
@@ -45,7 +18,8 @@ as $$ select left(encode(sha256(convert_to(type || ' ' || class || ' ' ||
 
 -- Claims due parked events, each under a lease of its own. An event whose worker died is charged; the third such death
 -- quarantines it. A suspect is handed out alone, and only to a process that runs no other: else the innocent would be
--- charged with it. `types` and `versions` say what this process can take: what waited for that wakes.
+-- charged with it. `types` and `versions` say what this process can take: what waited for that wakes, and what is due and
+-- too new for it begins to wait. Of a key only the leader is ever due.
 create or replace function outlast._claim_parked(
   consumer int, n int, lease_ms int, types text[], versions int[],
   process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
@@ -76,7 +50,6 @@ begin
   for due in
     select x.event_id from outlast._parked x
     where x.consumer = _claim_parked.consumer and x.state = 'retry' and x.next_at <= at
-      and (types is null or x.type = any (types))
       and not exists (select from outlast._lease y where y.token = x.token and not outlast._lapsed(y.expires_at))
     order by x.next_at
   loop
@@ -90,6 +63,12 @@ begin
       select * into l from outlast._lease x where x.token = l.token for update skip locked;
       continue when not found;
     end if;
+    if exists (select from outlast._sealed(_claim_parked.consumer, array[due])) then
+      continue when l.token is not null and not outlast._lapsed(l.expires_at);
+      delete from outlast._lease x where x.token = l.token;
+      perform outlast._unpark(_claim_parked.consumer, due);
+      continue;
+    end if;
     select * into p from outlast._parked x
     where x.consumer = _claim_parked.consumer and x.event_id = due
     for update skip locked;
@@ -101,10 +80,6 @@ begin
     else
       continue when l.token = p.token and not outlast._lapsed(l.expires_at);
       delete from outlast._lease x where x.token = l.token;
-    end if;
-    if exists (select from outlast._sealed(p.consumer, array[due])) then
-      delete from outlast._parked x where x.consumer = p.consumer and x.event_id = due;
-      continue;
     end if;
     if p.token is not null then
       -- Its runner is gone.
@@ -119,6 +94,14 @@ begin
           reason = case when p.crashes < 3 then x.reason else 'the worker was lost 3 times while this event ran' end
       where x.consumer = p.consumer and x.event_id = due;
       continue when p.crashes >= 3;
+    end if;
+    if types is not null and not exists (
+      select from unnest(types, versions) t (type, version) where t.type = p.type and t.version >= p.schema_version) then
+      update outlast._parked x
+      set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = at,
+          reason = 'no worker with a handler for this type and version'
+      where x.consumer = p.consumer and x.event_id = due;
+      continue;
     end if;
     if p.crashes > 0 then
       continue when taken > 0 or exists (
@@ -138,7 +121,7 @@ begin
     end if;
     return next row(fresh, p.event_id, p.log_id, p.type, p.schema_version::int, p.tenant, p.key, p.actor,
       p.correlation_id, p.causation_id, p.traceparent, p.headers, p.source, p.subject, p.aggregate_version,
-      p.content_type, p.codec_key, p.payload, p.emitted_at, p.failures + 1, 0, null)::outlast._claimed;
+      p.content_type, p.codec_key, p.payload, p.emitted_at, p.failures + 1, 0, null, p.key_seq)::outlast._claimed;
   end loop;
 end $$;
 
@@ -149,30 +132,37 @@ as $$
 #variable_conflict use_column
 declare
   l outlast._lease := outlast._prove(_wait_for_version.token);
-  f outlast._found;
-  at timestamptz := outlast.clock();
 begin
   if l.room = 'batch' then
-    f := outlast._in_batch(l, id);
-    if outlast._park(l.consumer, array[f], 'waiting-version', 'no worker with a handler for this type and version') = 0 then
+    if outlast._park(outlast._batch_of(l), array[outlast._in_batch(l, id)], 'waiting-version',
+         'no worker with a handler for this type and version', 0) = 0 then
       raise exception 'event % is parked: a later try owns it', id using errcode = 'OL003';
     end if;
+    return;
   end if;
   update outlast._parked p
-  set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = at,
-      failures = case when l.room = 'batch' then 0 else p.failures end
-  where p.consumer = l.consumer and p.event_id = _wait_for_version.id
-    and (l.room = 'batch' or p.token = l.token);
+  set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = outlast.clock()
+  where p.consumer = l.consumer and p.event_id = _wait_for_version.id and p.token = l.token;
   if not found then
     raise exception 'event % is not in the claim %', id, _wait_for_version.token using errcode = 'OL003';
   end if;
 end $$;
 
--- What became of an event whose handler failed; in a transaction of its own.
+-- What became of an event whose handler failed; in a transaction of its own: 'retry', 'quarantined', or 'behind' if an
+-- earlier event of its key has to be done first. Later events of its key wait behind it.
 create or replace function outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint default null)
 returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return outlast._fail(fail.token, fail.id, fail.class, fail.reason, fail.after_ms, fail.class is distinct from 'throttled');
+end $$;
+
+-- The same; during an outage of the destination a try is not charged, whatever its class.
+create or replace function outlast._fail(token uuid, id uuid, class text, reason text, after_ms bigint, charged boolean)
+returns text
+language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
@@ -181,30 +171,28 @@ declare
   at timestamptz;
   budget int;
   txt text := outlast._clean(reason);
-  charged boolean := fail.class <> 'throttled';
   -- Bounded before it is an interval: what is too long for one turned into no time at all.
   wait interval := make_interval(secs => greatest(least(coalesce(after_ms, 0), 604800000), 0) / 1000.0);
 begin
-  if fail.class is null or fail.class not in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified') then
+  if _fail.class is null or _fail.class not in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified') then
     raise exception 'fail %: class % is not retry, throttled, unknown, permanent or unclassified', id,
-      quote_nullable(fail.class) using errcode = 'OL005';
+      quote_nullable(_fail.class) using errcode = 'OL005';
   end if;
-  l := outlast._prove(fail.token);
+  l := outlast._prove(_fail.token);
   if l.room = 'batch' then
-    if exists (select from outlast._sealed(l.consumer, array[fail.id])) then
-      raise exception 'event % was already sealed', fail.id using errcode = 'OL002';
+    if exists (select from outlast._sealed(l.consumer, array[_fail.id])) then
+      raise exception 'event % was already sealed', _fail.id using errcode = 'OL002';
     end if;
-    if outlast._park(l.consumer, array[outlast._in_batch(l, fail.id)], fail.class, txt) = 0 then
-      raise exception 'event % is parked: a later try owns it', fail.id using errcode = 'OL003';
+    if outlast._park(outlast._batch_of(l), array[outlast._in_batch(l, _fail.id)], _fail.class, txt, 0) = 0 then
+      raise exception 'event % is parked: a later try owns it', _fail.id using errcode = 'OL003';
     end if;
-    update outlast._parked x set failures = 0 where x.consumer = l.consumer and x.event_id = fail.id;
-  elsif l.room <> 'parked' or l.event_id <> fail.id then
-    raise exception 'event % is not in the claim %', fail.id, fail.token using errcode = 'OL003';
+  elsif l.room <> 'parked' or l.event_id <> _fail.id then
+    raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
   end if;
   select * into p from outlast._parked x
-  where x.consumer = l.consumer and x.event_id = fail.id for update;
+  where x.consumer = l.consumer and x.event_id = _fail.id for update;
   if p.event_id is null or (l.room = 'parked' and p.token is distinct from l.token) then
-    raise exception 'event % is not in the claim %', fail.id, fail.token using errcode = 'OL003';
+    raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
   end if;
   at := outlast.clock();
   if charged then p.failures := p.failures + 1; end if;
@@ -212,11 +200,13 @@ begin
   -- A told waiting time may only lengthen ours, up to an hour for a throttled try and a week for any other.
   wait := least(greatest(wait, case when charged then outlast._backoff(p.failures) else interval '1 second' end),
                 case when charged then interval '7 days' else interval '1 hour' end);
-  p.state := case when fail.class = 'permanent' or p.failures >= budget then 'quarantined' else 'retry' end;
+  if p.state <> 'behind' then
+    p.state := case when _fail.class = 'permanent' or p.failures >= budget then 'quarantined' else 'retry' end;
+  end if;
   update outlast._parked x
-  set state = p.state, class = fail.class, failures = p.failures, reason = txt,
-      signature = outlast._signature(x.type, fail.class, txt), token = null, changed_at = at,
+  set state = p.state, class = _fail.class, failures = p.failures, reason = txt,
+      signature = outlast._signature(x.type, _fail.class, txt), token = null, changed_at = at,
       next_at = case when p.state = 'retry' then at + wait end
-  where x.consumer = l.consumer and x.event_id = fail.id;
+  where x.consumer = l.consumer and x.event_id = _fail.id;
   return p.state;
 end $$;

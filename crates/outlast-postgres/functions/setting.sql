@@ -6,6 +6,7 @@ create or replace function outlast._settings() returns table (name text, kind te
 language sql immutable parallel safe
 as $$
   values
+    ('parked.version_incident', 'duration', '10m', 'how long an event waits for a newer worker before a person must look'),
     ('retention.log',        'duration', '3d',  'how long events are kept after their last consumer'),
     ('retention.inbox',      'duration', '30d', 'how long completions are remembered'),
     ('retention.dedup',      'duration', '30d', 'how long a deduplication key answers; after that it is expired'),

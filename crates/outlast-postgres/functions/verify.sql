@@ -46,6 +46,33 @@ begin
         select from outlast._lease l
         join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
         where l.room = 'batch' and l.consumer = p.consumer and p.log_id > b.lo and p.log_id <= b.hi);
+  return query select 'nobody is behind without a leader',
+    count(*), min(p.event_id::text)
+    from outlast._parked p
+    where p.state = 'behind' and not exists (
+      select from outlast._parked_key k where k.consumer = p.consumer and k.tenant = p.tenant and k.key = p.key);
+  return query select 'a key is parked under the one event that leads it',
+    count(*), min(k.key)
+    from outlast._parked_key k
+    cross join lateral (
+      select count(*) as n, bool_or(p.event_id = k.leader) as his from outlast._parked p
+      where p.consumer = k.consumer and p.tenant = k.tenant and p.key = k.key and p.state <> 'behind') l
+    where l.n > 1 or (l.n = 1 and not l.his)
+       -- Complete, and the lease of its last try has not ended yet.
+       or (l.n = 0 and not exists (
+             select from outlast._lease z where z.room = 'parked' and z.consumer = k.consumer and z.event_id = k.leader));
+  return query select 'what is parked on an ordered consumer has its key parked',
+    count(*), min(p.event_id::text)
+    from outlast._parked p join outlast._consumer c on c.id = p.consumer and c.ordered
+    where p.key is not null and not exists (
+      select from outlast._parked_key k where k.consumer = p.consumer and k.tenant = p.tenant and k.key = p.key);
+  return query select 'a parked key counts those behind it',
+    count(*), min(k.key)
+    from outlast._parked_key k join outlast._consumer c on c.id = k.consumer
+    cross join lateral (
+      select count(*) as n from outlast._parked p
+      where p.consumer = k.consumer and p.tenant = k.tenant and p.key = k.key and p.state = 'behind') b
+    where b.n <> k.behind or (k.at_limit and k.behind < c.behind_most);
   return query select 'every lease names what it leases',
     count(*), min(l.token::text)
     from outlast._lease l

@@ -2,21 +2,58 @@
 
 create or replace view outlast.event as
 select event_id as id, type, schema_version as version, tenant, key, subject, source, actor, aggregate_version,
-       correlation_id, causation_id, traceparent, headers, content_type, payload, emitted_at, id as log_id
+       correlation_id, causation_id, traceparent, headers, content_type, payload, emitted_at, id as log_id, key_seq
 from outlast._event;
 
 create or replace view outlast.parked as
 select c.name as consumer, p.event_id as id, p.type, p.schema_version as version, p.tenant, p.key, p.state, p.class,
        p.failures, p.crashes, p.reason, p.signature, p.next_at, p.token is not null as running, p.parked_at, p.changed_at,
-       p.emitted_at, p.content_type, p.payload
-from outlast._parked p join outlast._consumer c on c.id = p.consumer;
+       p.emitted_at, p.content_type, p.payload, p.log_id, k.behind,
+       case when p.state = 'behind' then h.leader end as waits_for
+from outlast._parked p join outlast._consumer c on c.id = p.consumer
+left join outlast._parked_key k on k.consumer = p.consumer and k.leader = p.event_id
+left join outlast._parked_key h on p.state = 'behind' and h.consumer = p.consumer and h.tenant = p.tenant and h.key = p.key;
+
+-- Keys of ordered consumers that wait for one event.
+create or replace view outlast.parked_key as
+select c.name as consumer, k.tenant, k.key, k.leader, p.type, p.state, p.class, p.failures, p.reason, p.next_at, k.behind,
+       k.at_limit as lane_paused, k.since
+from outlast._parked_key k
+join outlast._consumer c on c.id = k.consumer
+left join outlast._parked p on p.consumer = k.consumer and p.event_id = k.leader;
+
+-- Processes that have stopped starting events of a consumer, because its destination fails. One that died is not shown.
+create or replace view outlast.outage as
+select c.name as consumer, o.process, o.since, o.seen_at, o.probes, o.reason
+from outlast._outage o join outlast._consumer c on c.id = o.consumer
+where o.seen_at > outlast.clock() - interval '5 minutes';
 
 -- What needs a person.
 create or replace view outlast.incident as
 select 'quarantined event' as kind, c.name as consumer, c.owner, p.event_id as about, p.type, p.tenant, p.key, p.class,
-       p.failures, p.reason, p.signature, p.changed_at as opened_at
+       p.failures, p.reason, p.signature, p.changed_at as opened_at, p.schema_version::int as version, 1::bigint as count
 from outlast._parked p join outlast._consumer c on c.id = p.consumer
-where p.state = 'quarantined';
+where p.state = 'quarantined'
+union all
+-- To wait for a newer worker is no incident; to wait long is.
+select 'waiting version', w.consumer, w.owner, w.about, w.type, '', null, 'waiting-version', 0,
+       format('%s of %s version %s wait for a worker that knows it', w.count, w.type, w.version),
+       outlast._signature(w.type, 'waiting-version', null), w.oldest, w.version, w.count
+from (
+  select c.name as consumer, c.owner, (array_agg(p.event_id order by p.changed_at, p.log_id))[1] as about, p.type,
+         p.schema_version::int as version, count(*) as count, min(p.changed_at) as oldest
+  from outlast._parked p join outlast._consumer c on c.id = p.consumer
+  where p.state = 'waiting-version'
+  group by c.name, c.owner, p.type, p.schema_version) w
+where w.oldest < outlast.clock() - outlast._setting_interval('parked.version_incident')
+union all
+select 'paused lane', c.name, c.owner, k.leader, coalesce(p.type, ''), k.tenant, k.key, coalesce(p.class, 'behind'),
+       coalesce(p.failures, 0), format('%s events are behind this one: the lane of their key is not read', k.behind),
+       p.signature, k.since, p.schema_version::int, k.behind::bigint
+from outlast._parked_key k
+join outlast._consumer c on c.id = k.consumer
+left join outlast._parked p on p.consumer = k.consumer and p.event_id = k.leader
+where k.at_limit;
 
 create or replace view outlast.processed as
 select c.name as consumer, p.event_id as id, case p.outcome when 'd' then 'done' else 'skipped' end as outcome, p.reason, p.at
@@ -40,5 +77,9 @@ select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attemp
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'retry') as retrying,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'quarantined') as quarantined,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'waiting-version') as waiting_version,
-       (select min(p.parked_at) from outlast._parked p where p.consumer = c.id) as oldest_parked_at
+       (select min(p.parked_at) from outlast._parked p where p.consumer = c.id) as oldest_parked_at,
+       (select count(*) from outlast._parked_key k where k.consumer = c.id) as blocked_keys,
+       (select coalesce(sum(k.behind), 0)::bigint from outlast._parked_key k where k.consumer = c.id) as behind,
+       (select count(*) from outlast.outage o where o.consumer = c.name) as outages,
+       (select o.reason from outlast.outage o where o.consumer = c.name order by o.seen_at desc limit 1) as outage
 from outlast._consumer c;

@@ -31,6 +31,7 @@ create table outlast._consumer (
   state           text not null default 'active' check (state in ('active', 'paused', 'retired')),
   reason          text,
   attempts        int not null default 8 check (attempts > 0),
+  behind_most     int not null default 10000 check (behind_most > 0),   -- behind one key, then its lane pauses
   created_at      timestamptz not null default clock_timestamp(),
   -- While the number of lanes is being changed: every lane goes as far as this tick, then there are so many.
   lanes_wanted    int check (lanes_wanted between 1 and 1024),
@@ -112,5 +113,6 @@ create type outlast._claimed as (
   aggregate_version bigint, content_type text, codec_key text, payload bytea, emitted_at timestamptz,
   attempt int,                                 -- 1 + reclaims of its batch + failures charged to it
   reclaims int,                                -- of its batch: from 1 on, starts are marked
-  lane int                                     -- of its batch: from 1024 on a side lane; null for a parked event
+  lane int,                                    -- of its batch: from 1024 on a side lane; null for a parked event
+  key_seq bigint
 );

@@ -25,8 +25,8 @@ create table outlast._parked (
   consumer          int not null references outlast._consumer (id),
   event_id          uuid not null,
   log_id            bigint not null,
-  state             text not null check (state in ('retry', 'quarantined', 'waiting-version')),
-  class             text not null check (class in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified', 'unsealed', 'crashed', 'waiting-version')),
+  state             text not null check (state in ('retry', 'behind', 'quarantined', 'waiting-version')),
+  class             text not null check (class in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified', 'unsealed', 'crashed', 'waiting-version', 'behind')),
   failures          int not null default 0,    -- charged to the event
   crashes           int not null default 0,    -- the worker died while this event ran alone, or was a suspect
   reason            text,
@@ -38,6 +38,7 @@ create table outlast._parked (
   schema_version    smallint not null,
   emitted_at        timestamptz not null,
   aggregate_version bigint,
+  key_seq           bigint,
   correlation_id    uuid,
   causation_id      uuid,
   type              text not null,
@@ -52,9 +53,23 @@ create table outlast._parked (
   headers           jsonb,
   payload           bytea not null,
   primary key (consumer, event_id),
-  check ((state = 'retry') = (next_at is not null))
+  check ((state = 'retry') = (next_at is not null)),
+  check (state = 'retry' or token is null),
+  check (state <> 'behind' or key is not null)
 );
 create index _parked_due on outlast._parked (consumer, next_at) where state = 'retry';
 create index _parked_waiting on outlast._parked (consumer, type, schema_version) where state = 'waiting-version';
 create index _parked_since on outlast._parked (parked_at, consumer);   -- not consumer first: a probe of the primary key would take it
 create index _parked_quarantined on outlast._parked (consumer, changed_at) where state = 'quarantined';
+create index _parked_behind on outlast._parked (consumer, tenant, key, log_id) where state = 'behind';
+
+-- A process that has stopped starting events of a consumer, because one after the other failed: a row while that lasts.
+create table outlast._outage (
+  consumer        int not null references outlast._consumer (id),
+  process         uuid not null,
+  since           timestamptz not null,
+  seen_at         timestamptz not null,        -- its last probe, or its beginning: one that died is seen no more
+  probes          int not null default 0,
+  reason          text,                        -- the last failure
+  primary key (consumer, process)
+);

@@ -56,6 +56,8 @@ pub struct Envelope<'a> {
     pub subject: Option<&'a str>,
     /// The version of the thing that it is about.
     pub aggregate_version: Option<i64>,
+    /// Number it within its key, without holes. Waits for whoever else emits for this key.
+    pub strict_key: bool,
     /// Who asked.
     pub actor: Option<&'a str>,
     /// What belongs together.
@@ -85,6 +87,7 @@ impl<'a> Envelope<'a> {
             source: None,
             subject: None,
             aggregate_version: None,
+            strict_key: false,
             actor: None,
             correlation_id: None,
             causation_id: None,
@@ -123,7 +126,7 @@ pub async fn emit(tx: &mut dyn Tx, envelope: &Envelope<'_>) -> Result<Accepted, 
         from outlast.emit(type => $1, payload => $2::text, key => $3, tenant => $4, dedup => $5, version => $6::text::int, \
         event_id => $7::text::uuid, source => $8, subject => $9, aggregate_version => $10::text::bigint, actor => $11, \
         correlation_id => $12::text::uuid, causation_id => $13::text::uuid, traceparent => $14, \
-        headers => $15::text::jsonb, bytes => $16, content_type => $17, codec_key => $18) e";
+        headers => $15::text::jsonb, bytes => $16, content_type => $17, codec_key => $18, strict_key => $19::text::bool) e";
     check::envelope(envelope)?;
     let (json, bytes, content_type) = match envelope.body {
         Body::Json(json) => (Some(json), None, "application/json"),
@@ -158,6 +161,7 @@ pub async fn emit(tx: &mut dyn Tx, envelope: &Envelope<'_>) -> Result<Accepted, 
         Value::Bytes(bytes),
         content_type.into(),
         envelope.codec_key.into(),
+        if envelope.strict_key { "true" } else { "false" }.into(),
     ];
     let row = tx.call(envelope.schema.statement(SQL), &args).await;
     let row = row.map_err(|error| error.in_schema(envelope.schema))?;

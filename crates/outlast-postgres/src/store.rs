@@ -30,6 +30,8 @@ pub struct Registration {
     pub types: Vec<String>,
     /// From the oldest event that is still in the log, instead of from now.
     pub earliest: bool,
+    /// The order of each key is kept.
+    pub ordered: bool,
     /// Whom incidents name.
     pub owner: Option<String>,
     /// How many failures are charged before a person must look.
@@ -50,8 +52,10 @@ pub struct Registered {
 /// How much a claim may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Events at most.
+    /// Events at most; of an ordered consumer, for each lane.
     pub rows: usize,
+    /// Lanes at most: batches of an ordered consumer. One for any other.
+    pub lanes: usize,
     /// Payload bytes at most; the first event is always taken.
     pub bytes: u64,
     /// Ids looked at, at most, before progress is recorded over what is not this consumer's.
@@ -84,13 +88,14 @@ impl Store {
         let attempts = i32::try_from(r.attempts).unwrap_or(i32::MAX);
         let row = self
             .one(
-                "select id, state, reason from outlast._register($1, $2, $3, false, 16, $4, $5, local => $6)",
+                "select id, state, reason from outlast._register($1, $2, $3, $6, 16, $4, $5, local => $7)",
                 &[
                     (&r.name, Type::TEXT),
                     (&r.types, Type::TEXT_ARRAY),
                     (&start, Type::TEXT),
                     (&r.owner, Type::TEXT),
                     (&attempts, Type::INT4),
+                    (&r.ordered, Type::BOOL),
                     (&r.local, Type::BOOL),
                 ],
             )
@@ -114,13 +119,14 @@ impl Store {
         let (scanned, lease) = (bounds.scanned as i32, millis(bounds.lease));
         let rows = self
             .remembered(
-                "select * from outlast._claim($5, $6, $7, $8, $9, 1, $1, $2, $3, $4)",
+                "select * from outlast._claim($5, $6, $7, $8, $9, $10, $1, $2, $3, $4)",
                 &[
                     (&consumer, Type::INT4),
                     (&rows, Type::INT4),
                     (&bytes, Type::INT8),
                     (&scanned, Type::INT4),
                     (&lease, Type::INT4),
+                    (&int(bounds.lanes), Type::INT4),
                 ],
             )
             .await?;
@@ -225,12 +231,14 @@ impl Store {
         .map(drop)
     }
 
-    /// Records a failure; answers what became of the event: `retry` or `quarantined`. Committed when it returns.
+    /// Records a failure; answers what became of the event: `retry`, `behind` or `quarantined`. Committed when it returns.
+    /// On an ordered consumer later events of its key go behind it in the same commit.
     pub async fn fail(
         &self,
         token: Uuid,
         id: Uuid,
         failure: &outlast_core::Failure,
+        charged: bool,
     ) -> Result<String, Error> {
         let class = failure.class.as_str();
         let reason = outlast_core::text::clean(&failure.reason, 4096);
@@ -239,13 +247,14 @@ impl Store {
             .map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
         let row = self
             .one(
-                "select outlast.fail($1, $2, $3, $4, $5)",
+                "select outlast._fail($1, $2, $3, $4, $5, $6)",
                 &[
                     (&token, Type::UUID),
                     (&id, Type::UUID),
                     (&class, Type::TEXT),
                     (&reason, Type::TEXT),
                     (&after, Type::INT8),
+                    (&charged, Type::BOOL),
                 ],
             )
             .await?;
@@ -324,6 +333,30 @@ impl Store {
             .await?;
         let leftovers = rows.first().and_then(|row| row.get::<_, Option<i32>>(0));
         Ok(leftovers.and_then(|n| usize::try_from(n).ok()).unwrap_or(0))
+    }
+
+    /// This process stops starting events of a consumer, or has probed it once more. Committed when it returns.
+    pub async fn outage(&self, consumer: i32, reason: &str) -> Result<(), Error> {
+        self.one(
+            "select outlast._outage($1, $2, $3)::text",
+            &[
+                (&consumer, Type::INT4),
+                (&self.place.process(), Type::UUID),
+                (&reason, Type::TEXT),
+            ],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// It is over. Committed when it returns.
+    pub async fn outage_over(&self, consumer: i32) -> Result<(), Error> {
+        self.one(
+            "select outlast._outage_over($1, $2)::text",
+            &[(&consumer, Type::INT4), (&self.place.process(), Type::UUID)],
+        )
+        .await
+        .map(drop)
     }
 
     /// Gives a batch back without a charge; `running` are the ids that a handler still works on.

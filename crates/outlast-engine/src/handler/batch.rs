@@ -44,6 +44,17 @@ where
     ) -> JoinHandle<BatchEnd> {
         tokio::spawn(async move {
             let (attempts, unreadable) = read::<E>(&deliveries);
+            if context.ordered && !unreadable.is_empty() && deliveries.len() > 1 {
+                // Later events of its key have to wait behind it: found out one by one.
+                return BatchEnd {
+                    unreadable: Vec::new(),
+                    ids: deliveries
+                        .iter()
+                        .map(|delivery| delivery.event.id)
+                        .collect(),
+                    end: End::Failed(Failure::unclassified("one of these cannot be read")),
+                };
+            }
             let ids: Vec<_> = attempts.iter().map(Attempt::id).collect();
             let end = match deliveries.first() {
                 Some(first) if !attempts.is_empty() => {

@@ -37,6 +37,8 @@ fn received(version: u16, payload: &str) -> Received {
         version,
         tenant: "acme".into(),
         key: Some("booking/7".into()),
+        key_seq: None,
+        aggregate_version: None,
         actor: Some("jane".into()),
         correlation_id: None,
         traceparent: None,
@@ -66,6 +68,7 @@ fn read(version: u16, payload: &str) -> Result<Attempt<Paid>, Failure> {
 /// Runs the handler of a consumer that has one, the way the loops do.
 async fn run(consumer: Consumer<()>, around: Option<Around>, delivery: Delivery) -> End {
     let context = Context {
+        ordered: false,
         consumer: "ledger".into(),
         around,
     };

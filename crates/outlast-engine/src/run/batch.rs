@@ -2,12 +2,15 @@
 //!
 //! Never holds a transaction or a lock while a handler of outside effects runs. A handler that overruns its deadline is
 //! told, given a grace, and then left to itself: its place stays taken, what it returns is not recorded.
+//!
+//! On an ordered consumer a batch is a lane: its events run one after the other, what is sealed of a key is always the
+//! beginning of it, and after a failure what is left of its key is not started.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use outlast_core::{Failure, Outcome};
-use outlast_postgres::store::Claimed;
+use outlast_core::{Class, Failure, Outcome};
+use outlast_postgres::{Error, store::Claimed};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -16,13 +19,13 @@ use super::{
     consumer::Consumer,
     flush::Flush,
     leases::Lease,
-    record,
+    record::{self, Recorded},
     signal::Stop,
     tries::{Tried, Unit, attempt, units},
 };
 use crate::{
     crash::{self, Point},
-    handler::{BatchEnd, End},
+    handler::{BatchEnd, End, Form},
 };
 
 /// How often an event is run again at once after a conflict between transactions, before that counts as a failure.
@@ -52,6 +55,10 @@ struct Run<'a, S> {
     started: Vec<Uuid>,
     /// Something of it never started, or nobody knows how it ended: that is nobody's failure.
     incomplete: bool,
+    /// It began during an outage: one try, and what follows only if that succeeds.
+    probe: bool,
+    /// That try has failed.
+    probe_failed: bool,
     ended: Ended,
 }
 
@@ -70,7 +77,12 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     let lease = consumer.leases.hold(token, asked);
     let mut run = Run {
         consumer,
-        flush: Flush::new(consumer.store.clone(), lease.clone(), reclaimed),
+        flush: Flush::new(
+            consumer.store.clone(),
+            lease.clone(),
+            reclaimed,
+            consumer.context.ordered,
+        ),
         lease,
         ended: Ended {
             events: events.len(),
@@ -80,6 +92,8 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         waiting: units(consumer, events),
         started: Vec::new(),
         incomplete: false,
+        probe: consumer.destination.is_down(),
+        probe_failed: false,
     };
     let told = CancellationToken::new();
     let mut running = FuturesUnordered::new();
@@ -87,7 +101,15 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     let mut handed_back: Option<Vec<Uuid>> = None;
 
     while !(run.waiting.is_empty() && running.is_empty()) {
-        let may_start = !run.waiting.is_empty();
+        let down = consumer.destination.is_down();
+        if down && (!run.probe || run.probe_failed) && !run.waiting.is_empty() {
+            // Claimed and not started: given back, without a charge.
+            handed_back = Some(Vec::new());
+            run.waiting.clear();
+            continue;
+        }
+        let one_by_one = consumer.context.ordered || down;
+        let may_start = !run.waiting.is_empty() && (running.is_empty() || !one_by_one);
         tokio::select! {
             biased;
             Some(tried) = running.next() => {
@@ -96,12 +118,12 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             }
             () = run.lease.lost(), if !told.is_cancelled() => {
                 told.cancel();
-                run.incomplete |= may_start;
+                run.incomplete |= !run.waiting.is_empty();
                 run.waiting.clear();
             }
-            () = stop.draining(), if may_start || !told.is_cancelled() => {
+            () = stop.draining(), if !run.waiting.is_empty() || !told.is_cancelled() => {
                 told.cancel();
-                if may_start {
+                if !run.waiting.is_empty() {
                     handed_back = Some(Vec::new());
                     run.waiting.clear();
                 }
@@ -110,8 +132,13 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
                 handed_back = Some(std::mem::take(&mut run.started));
                 break;
             }
+            () = consumer.destination.down(), if may_start && !down => {}
             permit = slots.clone().acquire_owned(), if may_start => {
                 let (Ok(permit), Some(unit)) = (permit, run.waiting.pop_front()) else { continue };
+                if !run.may_follow(&unit).await {
+                    run.stop_here();
+                    continue;
+                }
                 if reclaimed && !run.mark(&unit).await {
                     handed_back = Some(Vec::new());
                     run.waiting.clear();
@@ -139,6 +166,52 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         marked.inspect(|()| crash::at(Point::Marked)).is_ok()
     }
 
+    /// Whether what was done before this unit is durable enough for it. Where order counts, a commit of a handler must not
+    /// overtake the seals of the events before it.
+    async fn may_follow(&self, unit: &Unit<S>) -> bool {
+        let commits = unit
+            .handler
+            .as_ref()
+            .is_none_or(|handler| !matches!(handler.form, Form::Effect(_)));
+        !(self.ordered() && commits) || self.flush.settled().await
+    }
+
+    fn ordered(&self) -> bool {
+        self.consumer.context.ordered
+    }
+
+    /// Where order counts, nothing of this batch may follow what nobody knows the end of: the next owner finds out.
+    fn stop_here(&mut self) {
+        if self.ordered() {
+            self.incomplete = true;
+            self.waiting.clear();
+        }
+    }
+
+    /// Later events of this key wait behind it now, in the database: they are not started.
+    fn leave_key(&mut self, event: &Claimed) {
+        if !self.ordered() || event.key.is_none() {
+            return;
+        }
+        for unit in &mut self.waiting {
+            unit.events
+                .retain(|later| (&later.tenant, &later.key) != (&event.tenant, &event.key));
+        }
+        self.waiting.retain(|unit| !unit.events.is_empty());
+    }
+
+    async fn succeeded(&self) {
+        let consumer = self.consumer;
+        let whose = (&consumer.store, consumer.id, &*consumer.name);
+        consumer.destination.succeeded(whose).await;
+    }
+
+    async fn failed(&self, id: Uuid, failure: &Failure) {
+        let consumer = self.consumer;
+        let whose = (&consumer.store, consumer.id, &*consumer.name);
+        consumer.destination.failed(whose, id, failure).await;
+    }
+
     /// Records what a try reported.
     async fn settle(&mut self, tried: Tried<S>, last: bool) {
         let Tried {
@@ -153,19 +226,27 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         for (id, failure) in unreadable {
             self.fail(&unit, id, &failure).await;
         }
+        if matches!(end, End::Done(_) | End::Sealed(_)) && !ids.is_empty() {
+            self.succeeded().await;
+        }
         match end {
             End::Done(Outcome::Done) if last && self.waiting.is_empty() => self.last = ids,
             End::Done(Outcome::Done) => self.flush.push(ids.into_iter()),
             End::Done(Outcome::Skipped(reason)) => {
                 let (store, token) = (&self.consumer.store, self.lease.token);
+                // Seals of the events before it first.
+                let mut recorded = !self.ordered() || self.flush.settled().await;
                 for id in ids {
-                    record::logged(
-                        record::until_lost(&self.lease, "a skip", || {
-                            store.skip(token, id, &reason)
-                        })
-                        .await,
-                    );
-                    self.ended.done += 1;
+                    let skip = || store.skip(token, id, &reason);
+                    if recorded {
+                        let skipped = record::until_lost(&self.lease, "a skip", skip).await;
+                        recorded = matches!(skipped, Ok(()) | Err(Error::AlreadySealed));
+                        record::logged(skipped);
+                        self.ended.done += 1;
+                    }
+                }
+                if !recorded {
+                    self.stop_here();
                 }
             }
             End::Sealed(outcome) => {
@@ -184,6 +265,17 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             }
             End::NoTransaction(error) => {
                 tracing::warn!(%error, consumer = %self.consumer.name, "no transaction could be begun; put off without a charge");
+                if ids.len() > 1 {
+                    // All of them would be parked for what is no event's fault.
+                    let failure = Failure::throttled(Duration::from_secs(1));
+                    for id in ids {
+                        self.failed(id, &failure).await;
+                    }
+                    self.probe_failed = true;
+                    self.incomplete = true;
+                    self.waiting.clear();
+                    return;
+                }
                 let mut failure = Failure::throttled(Duration::from_secs(1));
                 failure.reason = error.to_string();
                 for id in ids {
@@ -193,18 +285,25 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             End::NotStarted if unit.handler.is_none() => {
                 let (store, token) = (&self.consumer.store, self.lease.token);
                 for id in ids {
-                    record::logged(
-                        record::until_lost(&self.lease, "a wait", || {
-                            store.wait_for_version(token, id)
-                        })
-                        .await,
-                    );
+                    let wait = || store.wait_for_version(token, id);
+                    let waits = record::until_lost(&self.lease, "a wait", wait).await;
+                    match &waits {
+                        Ok(()) | Err(Error::NotInClaim) => self.leave_key(&unit.events[0]),
+                        Err(_) => self.stop_here(),
+                    }
+                    record::logged(waits);
                     self.ended.failed += 1;
                 }
             }
-            End::NotStarted => self.incomplete = true,
+            End::NotStarted => {
+                self.incomplete = true;
+                self.stop_here();
+            }
             End::Refused(error) => {
                 tracing::info!(%error, lease = %self.lease.token, events = ids.len(), "rolled back: somebody newer owns this work");
+                if !matches!(error, Error::AlreadySealed) {
+                    self.stop_here();
+                }
             }
             End::Unsure { xid } => self.look(&unit, &ids, xid).await,
         }
@@ -214,7 +313,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     async fn look(&mut self, unit: &Unit<S>, ids: &[Uuid], xid: Option<u64>) {
         let (Some(xid), Some(first)) = (xid, ids.first()) else {
             // Without the id the end of the batch decides: it waits for every open seal.
-            return;
+            return self.stop_here();
         };
         crash::at(Point::Unsure);
         let (store, consumer) = (&self.consumer.store, self.consumer.id);
@@ -223,20 +322,37 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         })
         .await
         {
-            Ok(true) => self.ended.done += ids.len(),
+            Ok(true) => {
+                self.ended.done += ids.len();
+                self.succeeded().await;
+            }
             Ok(false) => self.again(unit, ids, unit.conflicts),
-            Err(error) => record::logged::<()>(Err(error)),
+            Err(error) => {
+                self.stop_here();
+                record::logged::<()>(Err(error));
+            }
         }
     }
 
     async fn fail(&mut self, unit: &Unit<S>, id: Uuid, failure: &Failure) {
+        // Seals of the events before it first: what is unsealed of its key goes behind it.
+        if self.ordered() && !self.flush.settled().await {
+            return self.stop_here();
+        }
         self.ended.failed += 1;
-        let attempt = unit
-            .events
-            .iter()
-            .find(|event| event.event_id == id)
-            .map_or(1, |event| event.attempt);
-        record::failure(self.consumer, &self.lease, id, attempt, failure).await;
+        let Some(event) = unit.events.iter().find(|event| event.event_id == id) else {
+            return;
+        };
+        let down = self.consumer.destination.is_down();
+        self.failed(id, failure).await;
+        self.probe_failed |= failure.class != Class::Permanent;
+        let tried = (id, event.attempt);
+        let charged = failure.is_charged() && (!down || failure.class == Class::Permanent);
+        match record::failure(self.consumer, &self.lease, tried, failure, charged).await {
+            Recorded::Parked => self.leave_key(event),
+            Recorded::Sealed => {}
+            Recorded::Lost => self.stop_here(),
+        }
     }
 
     fn again(&mut self, unit: &Unit<S>, ids: &[Uuid], conflicts: u32) {
@@ -273,6 +389,10 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     /// A batch whose lease has lapsed is given back too: what of it is not sealed was perhaps never started, or could not
     /// be recorded. Its end would charge the events for that.
     async fn end(mut self, handed_back: Option<Vec<Uuid>>) -> Ended {
+        if self.ordered() && !self.flush.settled().await {
+            self.incomplete = true;
+            self.last.clear();
+        }
         let incomplete = self.incomplete || self.lease.is_lost();
         let handed_back = handed_back.or_else(|| incomplete.then(Vec::new));
         let (store, lease) = (&self.consumer.store, &self.lease);
@@ -282,6 +402,8 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             .await;
         self.ended.done += done;
         if let Some(running) = handed_back {
+            // How long the rest would have taken is not known.
+            self.ended.events = self.ended.done + self.ended.failed;
             record::logged(
                 record::until_lost(lease, "a hand back", || {
                     store.hand_back(lease.token, &running)

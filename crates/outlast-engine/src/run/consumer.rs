@@ -11,6 +11,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{
     batch::{self, Ended},
+    destination::Destination,
     leases::Leases,
     record::{self, told},
     registry::Registry,
@@ -23,7 +24,8 @@ use crate::{
     settings::Settings,
 };
 
-/// Batches in flight at once: one runs while the other is claimed or ended.
+/// Batches in flight at once: one runs while the other is claimed or ended. Of an ordered consumer as many as it has
+/// places, because each is a lane, in which one handler runs at a time.
 const IN_FLIGHT: usize = 2;
 /// Without any news, everything is looked at this often: a bell that never rings loses nothing.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -38,16 +40,23 @@ pub(crate) struct Consumer<S> {
     pub(crate) registry: Arc<Registry<S>>,
     pub(crate) store: Store,
     pub(crate) leases: Leases,
+    pub(crate) destination: Destination,
     pub(crate) settings: Arc<Settings>,
     pub(crate) concurrency: usize,
 }
 
 impl<S> Consumer<S> {
-    /// What a claim of this many events may take.
-    pub(crate) fn bounds(&self, rows: usize) -> Bounds {
+    /// What a claim of this many events, for so many batches, may take.
+    pub(crate) fn bounds(&self, rows: usize, lanes: usize) -> Bounds {
         let lease = self.leases.length();
+        let lanes = if self.context.ordered {
+            lanes.max(1)
+        } else {
+            1
+        };
         Bounds {
-            rows,
+            rows: rows.min(self.settings.batch_rows / lanes).max(1),
+            lanes,
             bytes: self.settings.batch_bytes as u64,
             scanned: self.settings.scanned_rows as u32,
             lease,
@@ -88,6 +97,10 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     }
     while work.batches.join_next().await.is_some() {}
     while work.retries.join_next().await.is_some() {}
+    if work.consumer.destination.is_down() {
+        let consumer = &work.consumer;
+        record::logged(consumer.store.outage_over(consumer.id).await);
+    }
     Ok(())
 }
 
@@ -102,6 +115,8 @@ enum Look {
     Enough,
     /// No place is free: handlers that overran their deadline keep theirs, and nothing would start.
     NoPlace,
+    /// The destination is down: wait for the end of what runs, then for the time of the next probe.
+    Down,
 }
 
 /// What one consumer of this process has under way.
@@ -117,6 +132,9 @@ struct Work<S> {
     retries: JoinSet<Ended>,
     reclaim_at: Instant,
     parked_at: Instant,
+    /// During an outage: when to probe again, and how often it was.
+    probe_at: Option<Instant>,
+    probes: u32,
 }
 
 impl<S: Clone + Send + Sync + 'static> Work<S> {
@@ -129,6 +147,8 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             retries: JoinSet::new(),
             reclaim_at: now,
             parked_at: now,
+            probe_at: None,
+            probes: 0,
             consumer,
             stop,
         }
@@ -146,10 +166,22 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         if self.slots.available_permits() == 0 {
             return Ok(Look::NoPlace);
         }
+        if self.consumer.destination.is_down() {
+            return self.probe().await;
+        }
+        if self.probe_at.take().is_some() {
+            // It is over: what was given back and put off goes on now.
+            (self.reclaim_at, self.parked_at) = (Instant::now(), Instant::now());
+        }
         let (store, id) = (self.consumer.store.clone(), self.consumer.id);
         let lease = self.consumer.leases.length();
         let asked = Instant::now();
-        let room = IN_FLIGHT.saturating_sub(self.batches.len());
+        let at_once = if self.consumer.context.ordered {
+            self.consumer.concurrency
+        } else {
+            IN_FLIGHT
+        };
+        let room = at_once.saturating_sub(self.batches.len());
         if room > 0 && asked >= self.reclaim_at {
             self.reclaim_at = asked + lease / 3;
             let claim = store.reclaim(id, room, lease).await?;
@@ -174,7 +206,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         if room == 0 {
             return Ok(Look::Enough);
         }
-        let bounds = self.consumer.bounds(self.size.rows());
+        let bounds = self.consumer.bounds(self.size.rows(), room);
         let claim = store.claim(id, bounds).await?;
         met(Point::Claimed, &claim);
         let more = claim.more;
@@ -186,6 +218,57 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         })
     }
 
+    /// One event, to see whether the destination is back: in turns one that is parked already and a new one. Of the parked
+    /// ones alone all might be poison; of new ones alone each try would park one more.
+    async fn probe(&mut self) -> Result<Look, Error> {
+        if !self.batches.is_empty() || !self.retries.is_empty() {
+            return Ok(Look::Down);
+        }
+        let (asked, pause) = (Instant::now(), self.consumer.destination.pause());
+        let due = *self.probe_at.get_or_insert(asked + pause);
+        if asked < due {
+            return Ok(Look::Down);
+        }
+        self.probe_at = None;
+        self.probes = self.probes.wrapping_add(1);
+        let new_first = self.probes.is_multiple_of(2);
+        let mut found = new_first && self.probe_new(asked).await?;
+        found = found || self.probe_parked(asked).await?;
+        found = found || !new_first && self.probe_new(asked).await?;
+        if !found {
+            // There is nothing to try; the same pause again.
+            self.probe_at = Some(asked + pause);
+        }
+        Ok(Look::Down)
+    }
+
+    async fn probe_parked(&mut self, asked: Instant) -> Result<bool, Error> {
+        let consumer = &self.consumer;
+        let (types, versions) = consumer.registry.takes();
+        let lease = consumer.leases.length();
+        let claim = consumer
+            .store
+            .claim_parked(consumer.id, 1, lease, types, versions)
+            .await?;
+        met(Point::ParkedClaimed, &claim);
+        let found = !claim.events.is_empty();
+        self.retry(claim, asked);
+        Ok(found)
+    }
+
+    async fn probe_new(&mut self, asked: Instant) -> Result<bool, Error> {
+        let (store, id) = (self.consumer.store.clone(), self.consumer.id);
+        let lease = self.consumer.leases.length();
+        let claim = store.reclaim(id, 1, lease).await?;
+        met(Point::Reclaimed, &claim);
+        if self.start(claim, asked) {
+            return Ok(true);
+        }
+        let claim = store.claim(id, self.consumer.bounds(1, 1)).await?;
+        met(Point::Claimed, &claim);
+        Ok(self.start(claim, asked))
+    }
+
     /// Waits until another look can bring something.
     async fn wait(&mut self, look: Look, bell: &Bell, seen: u64) {
         let (slots, retries_due) = (self.slots.clone(), self.room_for_retries() > 0);
@@ -194,13 +277,26 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             Look::Nothing if retries_due => self.reclaim_at.min(self.parked_at),
             Look::Nothing => self.reclaim_at,
             Look::Enough | Look::NoPlace => self.parked_at,
+            Look::Down => self.probe_at.unwrap_or(self.reclaim_at),
+        };
+        let timed = match look {
+            Look::Nothing => true,
+            Look::Enough => retries_due,
+            Look::Down => self.probe_at.is_some(),
+            Look::Found | Look::NoPlace => false,
         };
         tokio::select! {
             () = bell.rung_since(seen), if matches!(look, Look::Nothing) => {}
-            () = tokio::time::sleep_until(until), if matches!(look, Look::Nothing) || matches!(look, Look::Enough) && retries_due => {}
+            () = tokio::time::sleep_until(until), if timed => {}
             Ok(_) = slots.acquire(), if matches!(look, Look::NoPlace) => {}
             Some(ended) = self.batches.join_next() => self.learn(ended),
-            Some(ended) = self.retries.join_next() => self.tried(ended),
+            Some(ended) = self.retries.join_next() => {
+                // What waits behind an event is due as soon as that is done.
+                if self.consumer.context.ordered {
+                    self.parked_at = Instant::now();
+                }
+                self.tried(ended);
+            }
         }
     }
 

@@ -1,7 +1,10 @@
 //! Seals for effect handlers, many in one commit: while one flush is on its way, the next one gathers.
 
 use outlast_postgres::{Error, store::Store};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
 use uuid::Uuid;
 
 use super::{leases::Lease, record};
@@ -16,27 +19,58 @@ pub(crate) struct Flush {
     lease: Lease,
     reclaimed: bool,
     ids: mpsc::UnboundedSender<Uuid>,
+    pushed: usize,
+    recorded: watch::Receiver<Recorded>,
     task: JoinHandle<usize>,
 }
 
+/// How far the flush of one batch has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recorded {
+    /// Of the ids that were pushed.
+    ids: usize,
+    /// Some could not be sealed and nothing more is.
+    broken: bool,
+}
+
 impl Flush {
-    /// `reclaimed`: somebody else may have sealed some of them before.
-    pub(crate) fn new(store: Store, lease: Lease, reclaimed: bool) -> Self {
+    /// `reclaimed`: somebody else may have sealed some of them before. `ordered`: what could not be sealed must not be
+    /// followed by what came later.
+    pub(crate) fn new(store: Store, lease: Lease, reclaimed: bool, ordered: bool) -> Self {
         // Unbounded, but never holds more than the batch.
         let (ids, rest) = mpsc::unbounded_channel();
-        let task = tokio::spawn(gather(store.clone(), lease.clone(), reclaimed, rest));
+        let (tell, recorded) = watch::channel(Recorded::default());
+        let task = tokio::spawn(gather(
+            store.clone(),
+            lease.clone(),
+            (reclaimed, ordered),
+            rest,
+            tell,
+        ));
         Self {
             store,
             lease,
             reclaimed,
             ids,
+            pushed: 0,
+            recorded,
             task,
         }
     }
 
+    /// Waits until all that was pushed is committed; `false` if that will not come about.
+    pub(crate) async fn settled(&self) -> bool {
+        let (mut recorded, pushed) = (self.recorded.clone(), self.pushed);
+        let reached = recorded
+            .wait_for(|so_far| so_far.broken || so_far.ids >= pushed)
+            .await;
+        reached.is_ok_and(|so_far| !so_far.broken)
+    }
+
     /// Takes ids whose handler returned `Ok`.
-    pub(crate) fn push(&self, ids: impl Iterator<Item = Uuid>) {
+    pub(crate) fn push(&mut self, ids: impl Iterator<Item = Uuid>) {
         for id in ids {
+            self.pushed += 1;
             // Closed only when the lease is lost; then nothing more may be sealed.
             let _ = self.ids.send(id);
         }
@@ -55,6 +89,7 @@ impl Flush {
             reclaimed,
             ids,
             task,
+            ..
         } = self;
         drop(ids);
         let mut sealed = task.await.unwrap_or_else(|error| {
@@ -107,8 +142,9 @@ async fn seal_and_finish(
 async fn gather(
     store: Store,
     lease: Lease,
-    reclaimed: bool,
+    (reclaimed, ordered): (bool, bool),
     mut rest: mpsc::UnboundedReceiver<Uuid>,
+    tell: watch::Sender<Recorded>,
 ) -> usize {
     let (mut sealed, mut ids) = (0, Vec::new());
     while rest.recv_many(&mut ids, AT_ONCE).await > 0 {
@@ -120,11 +156,13 @@ async fn gather(
             }
             Err(error) => {
                 tracing::warn!(%error, lease = %lease.token, events = ids.len(), "seals were not recorded");
-                if lease.is_lost() {
+                if ordered || lease.is_lost() {
+                    tell.send_modify(|so_far| so_far.broken = true);
                     break;
                 }
             }
         }
+        tell.send_modify(|so_far| so_far.ids += ids.len());
         ids.clear();
     }
     sealed

@@ -59,29 +59,45 @@ where
     unreachable!("the loop returns")
 }
 
-/// Records that a handler failed, and says so once.
+/// What became of a failure that was to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// Its event is parked: by this, or by somebody else before.
+    Parked,
+    /// Its event was sealed before the failure came: the seal counts.
+    Sealed,
+    /// Not recorded: the next owner of the lease finds it undone.
+    Lost,
+}
+
+/// Records that a handler failed, and says so once. What is not `charged` spends no attempt.
 pub(crate) async fn failure<S>(
     consumer: &Consumer<S>,
     lease: &Lease,
-    id: Uuid,
-    attempt: i32,
+    (id, attempt): (Uuid, i32),
     failure: &Failure,
-) {
+    charged: bool,
+) -> Recorded {
     let recorded = until_lost(lease, "a failure", || {
-        consumer.store.fail(lease.token, id, failure)
+        consumer.store.fail(lease.token, id, failure, charged)
     })
     .await;
     let class = failure.class;
     match recorded.inspect(|_| crash::at(Point::Failed)) {
         Ok(state) if state == "quarantined" => {
             tracing::error!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "quarantined: a person must look");
+            Recorded::Parked
         }
         Ok(_) => {
             tracing::warn!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "failed, will be tried again");
+            Recorded::Parked
         }
-        // Sealed before its failure came: the seal counts.
-        Err(Error::AlreadySealed | Error::NotInClaim) => {}
-        Err(error) => logged::<()>(Err(error)),
+        Err(Error::AlreadySealed) => Recorded::Sealed,
+        Err(Error::NotInClaim) => Recorded::Parked,
+        Err(error) => {
+            logged::<()>(Err(error));
+            Recorded::Lost
+        }
     }
 }
 

@@ -65,6 +65,8 @@ pub(crate) fn received(event: &Claimed) -> Arc<Received> {
         version: u16::try_from(event.version).unwrap_or(u16::MAX),
         tenant: event.tenant.clone(),
         key: event.key.clone(),
+        key_seq: event.key_seq,
+        aggregate_version: event.aggregate_version,
         actor: event.actor.clone(),
         correlation_id: event.correlation_id,
         traceparent: event.traceparent.clone(),

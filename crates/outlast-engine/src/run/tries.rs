@@ -28,7 +28,8 @@ pub(super) struct Tried<S> {
 }
 
 /// All events of a type for a handler that takes many; everything else one by one. Within a type the order of the log
-/// stays; between types none is promised, so that events of other types in between do not make small commits of it.
+/// stays; between types none is promised, so that events of other types in between do not make small commits of it. Where
+/// the order of each key counts, only neighbours are gathered.
 pub(super) fn units<S>(consumer: &Consumer<S>, events: Vec<Claimed>) -> VecDeque<Unit<S>> {
     let mut units: VecDeque<Unit<S>> = VecDeque::new();
     let mut gathering: HashMap<String, usize> = HashMap::new();
@@ -38,7 +39,9 @@ pub(super) fn units<S>(consumer: &Consumer<S>, events: Vec<Claimed>) -> VecDeque
             .as_ref()
             .is_some_and(|handler| matches!(handler.form, Form::Batch(..)));
         if many {
-            if let Some(&unit) = gathering.get(&event.kind) {
+            if let Some(&unit) = gathering.get(&event.kind)
+                && (!consumer.context.ordered || unit + 1 == units.len())
+            {
                 units[unit].events.push(Arc::new(event));
                 continue;
             }

@@ -27,6 +27,12 @@ pub(super) fn envelope(e: &Envelope<'_>) -> Result<(), Error> {
     heading(e.name, e.version, e.tenant)?;
     key(e.name, e.key)?;
     key(e.name, e.dedup)?;
+    if e.strict_key && e.key.is_none() {
+        return Err(Error::BadName(format!(
+            "emit {}: a strict key numbers the events of a key, and there is none",
+            e.name
+        )));
+    }
     let rest = [e.source, e.subject, e.actor, e.traceparent, e.codec_key];
     rest.into_iter()
         .flatten()
@@ -350,6 +356,10 @@ mod tests {
             },
             Envelope {
                 key: Some(&long),
+                ..good.clone()
+            },
+            Envelope {
+                strict_key: true,
                 ..good.clone()
             },
             Envelope {

@@ -43,6 +43,8 @@ pub struct Claimed {
     pub attempt: i32,
     /// Of its batch; from 1 on, ids are marked before they start.
     pub reclaims: i32,
+    /// Its number within its key, if it was emitted with one.
+    pub key_seq: Option<i64>,
 }
 
 impl Claim {
@@ -75,6 +77,7 @@ impl Claim {
                 emitted_at: row.try_get(18)?,
                 attempt: row.try_get(19)?,
                 reclaims: row.try_get(20)?,
+                key_seq: row.try_get(22)?,
             });
         }
         Ok(claim)

@@ -178,6 +178,7 @@ fn deliver(token: Uuid, id: Uuid, payload: Vec<u8>) -> Delivery {
 
 fn context() -> Context {
     Context {
+        ordered: false,
         consumer: "ledger".into(),
         around: None,
     }

@@ -97,7 +97,7 @@ async fn every_word_of_the_envelope_is_delivered_as_it_was_said() {
     let said = "select outlast.emit(type => 'a', payload => '{}'::text, key => E'k\\n\"''', tenant => 'tä', version => 7,
         source => '/s', subject => 'sub', aggregate_version => 9223372036854775807, actor => 'me',
         correlation_id => '00000000-0000-0000-0000-000000000001', causation_id => '00000000-0000-0000-0000-000000000002',
-        traceparent => '00-1', headers => '{\"h\":\"v\"}', codec_key => 'key1')";
+        traceparent => '00-1', headers => '{\"h\":\"v\"}', codec_key => 'key1', strict_key => true)";
     client.execute(said, &[]).await.expect("emits");
     let claimed: String = sql::one(
         &client,
@@ -111,7 +111,7 @@ async fn every_word_of_the_envelope_is_delivered_as_it_was_said() {
           \"subject\": \"sub\", \"aggregate_version\": 9223372036854775807, \"actor\": \"me\",
           \"correlation_id\": \"00000000-0000-0000-0000-000000000001\", \"causation_id\": \"00000000-0000-0000-0000-000000000002\",
           \"traceparent\": \"00-1\", \"headers\": {\"h\": \"v\"}, \"codec_key\": \"key1\", \"content_type\": \"application/json\",
-          \"payload\": \"\\\\x7b7d\", \"attempt\": 1, \"reclaims\": 0}'::jsonb",
+          \"payload\": \"\\\\x7b7d\", \"attempt\": 1, \"reclaims\": 0, \"key_seq\": 1}'::jsonb",
         &[&claimed],
     )
     .await;

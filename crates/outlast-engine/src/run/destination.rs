@@ -1,0 +1,98 @@
+//! The destination of a consumer as this process sees it: when one event after the other fails, nothing new is started
+//! but probes, until one succeeds.
+//!
+//! The rule is `outlast_core::outage`; here it is shared by the loop and its batches, and told: one line of the log, and
+//! a row that operators read. That row is news, not truth: nothing is decided by it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use outlast_core::{Failure, outage::Outage};
+use outlast_postgres::{Error, store::Store};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// Operators see an old row, which fades by itself.
+fn told(consumer: &str, answer: Result<(), Error>) {
+    if let Err(error) = answer {
+        tracing::warn!(%error, consumer, "the outage was not written down");
+    }
+}
+
+/// One consumer's destination. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    seen: Arc<Mutex<Outage<Uuid>>>,
+    down: Arc<watch::Sender<bool>>,
+    watched: bool,
+}
+
+impl Destination {
+    pub(crate) fn new() -> Self {
+        Self {
+            seen: Arc::default(),
+            down: Arc::new(watch::Sender::new(false)),
+            watched: true,
+        }
+    }
+
+    /// One that is never down: a test that runs its consumers by hand wants to see each failure.
+    #[cfg(feature = "testing")]
+    pub(crate) fn unwatched() -> Self {
+        Self {
+            watched: false,
+            ..Self::new()
+        }
+    }
+
+    /// Whether nothing but a probe may start.
+    pub(crate) fn is_down(&self) -> bool {
+        *self.down.borrow()
+    }
+
+    /// Resolves when it is down.
+    pub(crate) async fn down(&self) {
+        // The sender lives as long as this, so an error cannot come.
+        let _ = self.down.subscribe().wait_for(|down| *down).await;
+    }
+
+    /// How long to wait before the next probe.
+    pub(crate) fn pause(&self) -> Duration {
+        self.with(|seen| seen.pause(fastrand::f64()))
+    }
+
+    /// Learns of a failure. Recorded when it returns, if the database answers.
+    pub(crate) async fn failed(
+        &self,
+        (store, consumer, name): (&Store, i32, &str),
+        event: Uuid,
+        failure: &Failure,
+    ) {
+        if !self.watched {
+            return;
+        }
+        let (begins, down) = self.with(|seen| (seen.failed(event, failure), seen.is_open()));
+        self.down.send_replace(down);
+        if begins {
+            tracing::error!(consumer = %name, reason = %failure.reason, "outage: one event after the other fails; nothing is started but probes until one succeeds");
+        }
+        if down {
+            told(name, store.outage(consumer, &failure.reason).await);
+        }
+    }
+
+    /// Learns of a success.
+    pub(crate) async fn succeeded(&self, (store, consumer, name): (&Store, i32, &str)) {
+        if self.with(Outage::succeeded) {
+            self.down.send_replace(false);
+            tracing::warn!(consumer = %name, "the outage is over: a probe has succeeded");
+            told(name, store.outage_over(consumer).await);
+        }
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&mut Outage<Uuid>) -> T) -> T {
+        ask(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
