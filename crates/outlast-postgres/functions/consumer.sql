@@ -133,11 +133,9 @@ begin
   if c is null then
     raise exception 'consumer % is not registered', quote_nullable(claim.name) using errcode = 'OL012';
   end if;
-  -- A key that this holder's last try has completed is handed on first: what was behind is due then.
-  perform outlast._hand_on(c, holder);
   -- The first two take a transaction id only when they take something; then there is no tick after them.
   got := array(select r from outlast._reclaim(c, lease_ms, 1, holder => claim.holder, sweep => false) r);
-  if cardinality(got) = 0 then
+  if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
     got := array(select r from outlast._claim_parked(c, 1, lease_ms, null, null, holder => claim.holder) r);
   end if;
   if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then
@@ -145,6 +143,10 @@ begin
                  where r.token is not null);
   end if;
   perform outlast._sweep(c, holder);
+  if cardinality(got) = 0 then
+    -- What waited behind the event that this holder has completed last is due now.
+    got := array(select r from outlast._claim_parked(c, 1, lease_ms, null, null, holder => claim.holder) r);
+  end if;
   return query
     select g.token, g.event_id, g.key, g.tenant, g.attempt, g.schema_version, g.payload, g.content_type
     from unnest(got) g;

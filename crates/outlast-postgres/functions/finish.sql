@@ -44,7 +44,8 @@ begin
   return (select f.leftovers from outlast._finish(array[token], process, seq, nonce, acked) f);
 end $$;
 
--- The end of one lease that this transaction has taken.
+-- The end of one lease that this transaction has taken. A key that its event has led is handed on, if that is complete.
+-- from: batch, retry; to: retry, quarantined, behind, done.
 create or replace function outlast._end(l outlast._lease) returns int
 language plpgsql volatile
 as $$
@@ -195,27 +196,6 @@ begin
       where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq);
     continue when l.room = 'parked' and exists (
       select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id and p.token = l.token);
-    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
-    perform from outlast._lease x where x.token = l.token for update skip locked;
-    continue when not found;
-    perform outlast._end(l);
-  end loop;
-end $$;
-
--- Ends the leases of this holder under which the leader of a key was completed, where others wait behind it.
-create or replace function outlast._hand_on(consumer int, holder text) returns void
-language plpgsql volatile
-as $$
-#variable_conflict use_column
-declare
-  l outlast._lease;
-begin
-  for l in
-    select x.* from outlast._lease x
-    join outlast._parked_key k on k.consumer = x.consumer and k.leader = x.event_id and k.behind > 0
-    where x.room = 'parked' and x.consumer = _hand_on.consumer and x.holder = _hand_on.holder
-      and not exists (select from outlast._parked p where p.consumer = x.consumer and p.event_id = x.event_id)
-  loop
     continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
     perform from outlast._lease x where x.token = l.token for update skip locked;
     continue when not found;

@@ -83,6 +83,7 @@ $$;
 -- it, and all later ones go behind in the same commit, whether they are among these or not. They have not started and
 -- are not charged; suspects have. No lock is needed to find them: one batch is in flight in a lane, and it is ours.
 -- Answers how many of `events` it has parked.
+-- from: batch; to: retry, behind, quarantined, waiting-version.
 create or replace function outlast._park(b outlast._batch, events outlast._found[], class text, reason text, failures int default 1)
 returns int
 language plpgsql volatile
@@ -148,6 +149,7 @@ end $$;
 
 -- Of what a claim has found, what may be handed out: events whose key is parked go behind, in the claim's own commit.
 -- Its keys are read before and again after the wait for their rows: one that is free by then is handled by the claim.
+-- from: batch; to: behind.
 create or replace function outlast._set_behind(c outlast._consumer, got outlast._found[]) returns outlast._found[]
 language plpgsql volatile
 set lock_timeout = '2s'                          -- nobody holds a key longer than a statement of ours takes
@@ -184,6 +186,7 @@ end $$;
 -- Hands a key on, if this event has led it and is parked no more: to the first behind, or to nobody, and then the key is
 -- free. In a statement after the lock: a parker who had it before has put his event behind by then, and one who comes
 -- later waits and finds out. Answers who leads now.
+-- from: behind; to: retry, quarantined.
 create or replace function outlast._release(consumer int, leader uuid) returns uuid
 language plpgsql volatile
 as $$
@@ -220,7 +223,8 @@ begin
   return heir;
 end $$;
 
--- Takes a parked event that is complete, or given up, out of parked, and its key on.
+-- Takes a parked event that is complete, or given up, out of parked, and hands its key on.
+-- from: retry, behind, quarantined, waiting-version; to: done, skipped.
 create or replace function outlast._unpark(consumer int, id uuid) returns void
 language plpgsql volatile
 as $$

@@ -3,6 +3,7 @@
 
 -- Does without an event: completes it as skipped, with a reason. If it led its key, the next one behind is let go; those
 -- after that still wait for it. `outcome` is skipped, done (it was complete), running, or absent.
+-- from: retry, behind, quarantined, waiting-version; to: skipped, done.
 create or replace function outlast.skip(
   consumer text, id uuid, reason text, actor text default null, out outcome text, out behind int, out next uuid)
 language plpgsql volatile
@@ -63,6 +64,7 @@ end $$;
 
 -- Gives a quarantined event another full budget of tries, at once. It runs at the head of its key; what is behind it goes
 -- on waiting. `outcome` is retry, or what it is instead: retry already, behind, waiting-version, running, absent.
+-- from: quarantined; to: retry.
 create or replace function outlast.retry(
   consumer text, id uuid, actor text default null, out outcome text, out behind int, out changed boolean)
 language plpgsql volatile

@@ -20,6 +20,7 @@ as $$ select left(encode(sha256(convert_to(type || ' ' || class || ' ' ||
 -- quarantines it. A suspect is handed out alone, and only to a process that runs no other: else the innocent would be
 -- charged with it. `types` and `versions` say what this process can take: what waited for that wakes, and what is due and
 -- too new for it begins to wait. Of a key only the leader is ever due.
+-- from: retry, waiting-version; to: retry, quarantined, waiting-version.
 create or replace function outlast._claim_parked(
   consumer int, n int, lease_ms int, types text[], versions int[],
   process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
@@ -126,6 +127,7 @@ begin
 end $$;
 
 -- Parks an event this process cannot read yet: no charge, no place taken; it wakes when a worker that can asks.
+-- from: batch, retry; to: waiting-version.
 create or replace function outlast._wait_for_version(token uuid, id uuid) returns void
 language plpgsql volatile
 as $$
@@ -150,6 +152,7 @@ end $$;
 
 -- What became of an event whose handler failed; in a transaction of its own: 'retry', 'quarantined', or 'behind' if an
 -- earlier event of its key has to be done first. Later events of its key wait behind it.
+-- from: batch, retry; to: retry, quarantined, behind.
 create or replace function outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint default null)
 returns text
 language plpgsql volatile

@@ -7,6 +7,7 @@ mod claim;
 mod emit;
 mod house;
 mod lease;
+mod order;
 mod parked;
 mod plans;
 mod restore;
