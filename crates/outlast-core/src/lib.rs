@@ -10,7 +10,6 @@ pub mod event;
 pub mod failure;
 pub mod foreign;
 pub mod follows;
-mod foreign;
 pub mod name;
 pub mod outage;
 pub mod outcome;
