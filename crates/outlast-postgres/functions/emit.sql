@@ -84,7 +84,7 @@ begin
       end if;
       id := _first.event_id;
       new := false;
-      expired := _first.taken_at < _at - interval '30 days';
+      expired := _first.taken_at < _at - outlast._setting_interval('retention.dedup');
       conflict := not expired and _first.digest <> _digest;
       first_digest := _first.digest;
       return;

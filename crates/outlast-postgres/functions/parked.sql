@@ -82,6 +82,14 @@ begin
       continue when l.token = p.token and not outlast._lapsed(l.expires_at);
       delete from outlast._lease x where x.token = l.token;
     end if;
+    -- No proof of a completion is gone before it is 24 days old.
+    if due < outlast._v7_first(at - interval '14 days') and outlast._proof(p.consumer, due, p.log_id) = 'too-old' then
+      update outlast._parked x
+      set state = 'quarantined', class = 'too-old', next_at = null, token = null, changed_at = at,
+          reason = 'it may have been completed: the proof of that is older than retention.inbox and gone'
+      where x.consumer = p.consumer and x.event_id = due;
+      continue;
+    end if;
     if p.token is not null then
       -- Its runner is gone.
       p.token := null;

@@ -15,8 +15,11 @@ as $$
       and not outlast._sees((c.began).snap, (c.began).hi, (c.began).base, e.id, e.xid)
       and outlast._takes(c.id, e.type, e.tenant, e.source, e.id, e.xid)
   )
-  select p.event_id from past p
-  where not exists (select from outlast._processed_event s
+  select p.event_id
+  from past p
+  left join outlast._folded f on f.consumer = _lost.consumer and f.base = p.id / 8192 * 8192
+  where (f.done is null or get_bit(f.done, (p.id % 8192)::int) = 0)
+    and not exists (select from outlast._processed_event s
                     where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = _lost.consumer and s.event_id = p.event_id)
     and not exists (select from outlast._parked k where k.consumer = _lost.consumer and k.event_id = p.event_id)
     and not exists (
@@ -38,9 +41,9 @@ begin
   return query select 'nothing is parked that is sealed and not running',
     count(*), min(p.event_id::text)
     from outlast._parked p
-    where p.token is null and exists (
+    where p.token is null and (outlast._bit(p.consumer, p.log_id) or exists (
       select from outlast._processed_event s
-      where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = p.consumer and s.event_id = p.event_id)
+      where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = p.consumer and s.event_id = p.event_id))
       -- Both may have committed side by side; the end of the batch tidies up.
       and not exists (
         select from outlast._lease l
@@ -104,6 +107,11 @@ begin
        coalesce((select max(e.id) from outlast._event e), 0) then 1 else 0 end)::bigint,
     'outlast._event_id'
     from pg_catalog.pg_sequence s where s.seqrelid = 'outlast._event_id'::regclass;
+  return query select 'bits of completions are counted and below the place up to which their consumer is folded',
+    count(*), min(c.name || ' ' || f.base)
+    from outlast._folded f join outlast._consumer c on c.id = f.consumer
+    where f.completed <> bit_count(f.done)
+       or f.base >= (select max(p.next) from outlast._fold_place p where p.consumer = f.consumer) is not false;
   return query select 'every event lies in the leaf of its time',
     count(*), min(e.event_id::text)
     from outlast._event e where e.slot <> outlast._log_slot(e.emitted_at);

@@ -30,7 +30,8 @@ where o.seen_at > outlast.clock() - interval '5 minutes';
 
 -- What needs a person.
 create or replace view outlast.incident as
-select 'quarantined event' as kind, c.name as consumer, c.owner, p.event_id as about, p.type, p.tenant, p.key, p.class,
+select case p.class when 'too-old' then 'too-old delivery' else 'quarantined event' end as kind, c.name as consumer, c.owner,
+       p.event_id as about, p.type, p.tenant, p.key, p.class,
        p.failures, p.reason, p.signature, p.changed_at as opened_at, p.schema_version::int as version, 1::bigint as count
 from outlast._parked p join outlast._consumer c on c.id = p.consumer
 where p.state = 'quarantined'
@@ -55,9 +56,19 @@ join outlast._consumer c on c.id = k.consumer
 left join outlast._parked p on p.consumer = k.consumer and p.event_id = k.leader
 where k.at_limit;
 
+-- What was folded is known by its log id: it is shown while the log has the event, and without its time.
 create or replace view outlast.processed as
 select c.name as consumer, p.event_id as id, case p.outcome when 'd' then 'done' else 'skipped' end as outcome, p.reason, p.at
-from outlast._processed_event p join outlast._consumer c on c.id = p.consumer;
+from outlast._processed_event p join outlast._consumer c on c.id = p.consumer
+union all
+select c.name, e.event_id, 'done', null, null
+from outlast._event e
+cross join outlast._consumer c
+join outlast._folded f on f.consumer = c.id and f.base = e.id / 8192 * 8192
+where get_bit(f.done, (e.id % 8192)::int) = 1
+  and not exists (
+    select from outlast._processed_event p
+    where p.slot = outlast._inbox_slot(e.event_id) and p.consumer = c.id and p.event_id = e.event_id);
 
 create or replace view outlast.lease as
 select l.token, l.room, c.name as consumer, l.lane, l.seq, l.event_id, l.reclaims, l.process, l.holder, l.expires_at,

@@ -4,6 +4,7 @@ select c.name as consumer,
        case
          when s.outcome = 'd' then 'done'
          when s.outcome = 's' then 'skipped'
+         when outlast._bit(c.id, e.id) then 'done'
          when p.token is not null then 'running'
          when p.event_id is not null then p.state
          when outlast._sees((c.began).snap, (c.began).hi, (c.began).base, e.id, e.xid)
