@@ -1,6 +1,7 @@
 //! A running worker: check where we are, register, then one loop a consumer until told to stop.
 //!
-//! Connections: two for claims and records, one for renewals, one for wake-up; the handlers' own pools are theirs.
+//! Connections: two for claims and records, one for renewals, one for wake-up, and in the one process that is elected for
+//! maintenance another one while it does a pass; the handlers' own pools are theirs.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -29,6 +30,7 @@ pub(crate) mod consumer;
 pub(crate) mod destination;
 mod flush;
 pub(crate) mod leases;
+mod maintenance;
 mod record;
 pub(crate) mod registry;
 pub(crate) mod signal;
@@ -98,6 +100,7 @@ where
     let bell = Bell::default();
     let mut helpers = JoinSet::new();
     helpers.spawn(leases::renew(leases, target.clone()));
+    helpers.spawn(maintenance::keep(store, target.clone()));
     let (stopper, stopped) = Stopper::new();
     let process = place.process();
     let watching = tokio::spawn(wake::watch(bell.clone(), target, process, stopped.clone()));

@@ -3,12 +3,14 @@
 //! What an application meets is re-exported by the crate `outlast`; the engine uses the rest. `migrate` brings a database
 //! up to this program, [`event`] writes intents in the caller's transaction ([`tx`]), [`store`] claims and records,
 //! [`watch`] tells whether there is news, [`setting`] what operators decided. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
+//! [`watch`] tells whether there is news, [`retention`] removes what is finished. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
 
 pub mod cluster;
 pub mod connect;
 pub mod error;
 pub mod event;
 pub mod migrate;
+pub mod retention;
 pub mod schema;
 pub mod setting;
 pub mod store;

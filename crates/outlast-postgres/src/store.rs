@@ -380,6 +380,26 @@ impl Store {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
+    /// The election of the one process that does maintenance: the token while it is this one. Committed when it returns.
+    pub async fn elect_maintenance(
+        &self,
+        token: Option<Uuid>,
+        lease: Duration,
+    ) -> Result<Option<Uuid>, Error> {
+        let (process, token) = (self.place.process(), token.unwrap_or_default());
+        let row = self
+            .one(
+                "select outlast._elect_maintenance($1, $2, $3)",
+                &[
+                    (&process, Type::UUID),
+                    (&token, Type::UUID),
+                    (&millis(lease), Type::INT4),
+                ],
+            )
+            .await?;
+        Ok(row.get(0))
+    }
+
     /// The first column, as text, of the first row of a statement without arguments.
     pub async fn text(&self, sql: &str) -> Result<Option<String>, Error> {
         Ok(self.one(sql, &[]).await?.try_get(0)?)

@@ -1,0 +1,247 @@
+//! One pass of maintenance: fold what was completed long ago, empty the leaves of the rings that nobody needs, forget keys.
+//!
+//! Every step is a transaction of its own with a deadline, and looks again at what it is about to remove. Two passes at
+//! once do no harm; the engine elects one process so that they are not wasted.
+
+use std::time::Duration;
+
+use tokio_postgres::{
+    Client, IsolationLevel, Row,
+    types::{ToSql, Type},
+};
+
+use crate::{Error, schema::Schema};
+
+/// How long the server may work on one step; the longest is a range of 8,192 completions or one TRUNCATE.
+const STEP: Duration = Duration::from_secs(20);
+
+/// How much one pass does at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Ranges of up to 8,192 log ids that are folded, over all consumers.
+    pub ranges: usize,
+    /// Rows that are deleted a statement: keys, and bits whose leaf is gone.
+    pub rows: i32,
+    /// Such statements, of each kind.
+    pub deletes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            ranges: 64,
+            rows: 2000,
+            deletes: 20,
+        }
+    }
+}
+
+/// Something that a pass has done, committed when it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// The settings contradict each other: nothing is removed until they do not.
+    Contradiction(Vec<String>),
+    /// Completions of one consumer became bits.
+    Folded {
+        /// Its name.
+        consumer: String,
+        /// The first log id of the range.
+        first: i64,
+        /// The last one.
+        last: i64,
+        /// How many completions are bits now.
+        completed: i32,
+        /// How many events of the range keep a row of their own.
+        kept: i32,
+    },
+    /// A leaf of a ring was emptied.
+    Emptied {
+        /// `log` or `inbox`.
+        ring: String,
+        /// Its number.
+        slot: i16,
+        /// `empty`, or `sweep`: only what is proved by bits is gone.
+        how: String,
+    },
+    /// A leaf could be emptied and was not, this time.
+    Kept {
+        /// `log` or `inbox`.
+        ring: String,
+        /// Its number.
+        slot: i16,
+        /// Such as `lock`.
+        why: String,
+    },
+    /// Deduplication keys, or bits whose leaf is gone, were deleted.
+    Forgot {
+        /// `keys` or `bits`.
+        what: &'static str,
+        /// How many.
+        rows: i64,
+    },
+}
+
+/// Does one pass and tells each step. Answers whether there is more to do at once.
+///
+/// What was told is committed. If this process dies in between, the next pass goes on where it was.
+///
+/// # Errors
+/// A step that failed ends the pass. The database is as it was before that step.
+///
+/// ```no_run
+/// # async fn example(client: &mut tokio_postgres::Client) -> Result<(), outlast_postgres::Error> {
+/// use outlast_postgres::{retention::{Bounds, pass}, schema::Schema};
+/// let more = pass(client, Schema::DEFAULT, Bounds::default(), |step| println!("{step:?}")).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn pass(
+    client: &mut Client,
+    schema: Schema,
+    bounds: Bounds,
+    mut tell: impl FnMut(Step),
+) -> Result<bool, Error> {
+    let client = &mut Steps { client, schema };
+    let problems = problems(client).await?;
+    if !problems.is_empty() {
+        tell(Step::Contradiction(problems));
+        return Ok(false);
+    }
+    let mut more = fold(client, bounds.ranges, &mut tell).await?;
+    let due = step(
+        client,
+        "select ring, slot, how from outlast._judge() where how is not null",
+        &[],
+    )
+    .await?;
+    for row in due {
+        let (ring, slot, how): (String, i16, String) = (row.get(0), row.get(1), row.get(2));
+        let done = step(
+            client,
+            "select outlast._empty($1, $2, $3)",
+            &[(&ring, Type::TEXT), (&slot, Type::INT2), (&how, Type::TEXT)],
+        )
+        .await?;
+        match done.first().map(|row| row.get::<_, String>(0)) {
+            Some(answer) if answer == "emptied" => tell(Step::Emptied { ring, slot, how }),
+            why => tell(Step::Kept {
+                ring,
+                slot,
+                why: why.unwrap_or_default(),
+            }),
+        }
+    }
+    for (what, sql) in [
+        ("bits", "select outlast._forget($1)"),
+        ("keys", "select outlast._forget_keys($1)"),
+    ] {
+        more |= forget(client, bounds, what, sql, &mut tell).await?;
+    }
+    Ok(more)
+}
+
+/// Where the steps of a pass are done.
+struct Steps<'a> {
+    client: &'a mut Client,
+    schema: Schema,
+}
+
+/// What is wrong with the settings, all of it.
+async fn problems(client: &mut Steps<'_>) -> Result<Vec<String>, Error> {
+    let rows = step(client, "select outlast._check_settings()", &[]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Folds a range of each consumer in turn, until nothing is left or enough was done.
+async fn fold(
+    client: &mut Steps<'_>,
+    ranges: usize,
+    tell: &mut impl FnMut(Step),
+) -> Result<bool, Error> {
+    let rows = step(
+        client,
+        "select id, name from outlast._consumer order by id",
+        &[],
+    )
+    .await?;
+    let mut consumers: Vec<(i32, String)> =
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut folded = 0;
+    while !consumers.is_empty() && folded < ranges {
+        let mut left = Vec::new();
+        for (id, name) in consumers {
+            let rows = step(
+                client,
+                "select first, last, completed, kept from outlast._fold($1)",
+                &[(&id, Type::INT4)],
+            )
+            .await?;
+            let Some(row) = rows.first() else { continue };
+            folded += 1;
+            tell(Step::Folded {
+                consumer: name.clone(),
+                first: row.get(0),
+                last: row.get(1),
+                completed: row.get(2),
+                kept: row.get(3),
+            });
+            left.push((id, name));
+        }
+        consumers = left;
+    }
+    Ok(!consumers.is_empty())
+}
+
+async fn forget(
+    client: &mut Steps<'_>,
+    bounds: Bounds,
+    what: &'static str,
+    sql: &'static str,
+    tell: &mut impl FnMut(Step),
+) -> Result<bool, Error> {
+    for _ in 0..bounds.deletes {
+        let rows = step(client, sql, &[(&bounds.rows, Type::INT4)]).await?;
+        let n: i32 = rows.first().map_or(0, |row| row.get(0));
+        if n > 0 {
+            tell(Step::Forgot {
+                what,
+                rows: n.into(),
+            });
+        }
+        if n < bounds.rows {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// One statement in a transaction of its own, with a deadline on the server and, a little later, one here.
+async fn step(
+    steps: &mut Steps<'_>,
+    sql: &'static str,
+    args: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<Row>, Error> {
+    let sql = steps.schema.statement(sql);
+    let work = async {
+        let tx = steps
+            .client
+            .build_transaction()
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .start()
+            .await?;
+        let deadline = format!("set local statement_timeout = {}", STEP.as_millis());
+        tx.batch_execute(&deadline).await?;
+        let rows = tx.query_typed(sql, args).await?;
+        tx.commit().await?;
+        Ok(rows)
+    };
+    tokio::time::timeout(STEP + Duration::from_secs(5), work)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::Stalled {
+                what: sql.to_owned(),
+                after: STEP,
+            })
+        })
+}
