@@ -74,7 +74,10 @@ impl Database {
         given: &[Given<'_>],
     ) -> Answer<Vec<Row>> {
         let sql = self.schema().text(sql);
-        self.client.query_typed(&sql, given).await.tried(what)
+        let answer = self.client.query_typed(&sql, given).await;
+        answer
+            .map_err(|error| Error::from(error).in_schema(self.schema()))
+            .tried(what)
     }
 
     /// The schema that flags, environment or file name.

@@ -192,6 +192,10 @@ fn judge(error: &Error) -> (Exit, Option<Cow<'static, str>>) {
             Exit::Schema,
             "install the release that migrated it, or a later one",
         ),
+        Error::NotAllowed { .. } => (
+            Exit::Failed,
+            "put your login for LOGIN; the page says which role is for what",
+        ),
         Error::Standby => (
             Exit::Stopped,
             "connect to the primary; with several hosts in the URL, add target_session_attrs=read-write",

@@ -246,6 +246,7 @@ async fn own_clock(client: &Client, schema: Schema) -> Result<(), Error> {
         .batch_execute(&schema.text(
             "update outlast._house set database_oid = (select oid from pg_catalog.pg_database where datname = current_database());
              create table if not exists outlast._test_clock (ahead interval not null);
+             grant select on outlast._test_clock to public;
              insert into outlast._test_clock select '0' where not exists (select from outlast._test_clock);
              create or replace function outlast.clock() returns timestamptz language sql volatile as
                $$ select clock_timestamp() + ahead from outlast._test_clock $$",

@@ -6,6 +6,7 @@
 mod classify;
 #[cfg(feature = "diesel-async")]
 mod hidden;
+mod rights;
 mod state;
 
 use outlast_core::Classify;
@@ -91,6 +92,15 @@ pub enum Error {
         found: u32,
         /// The newest that this program knows.
         known: u32,
+    },
+
+    /// This login has no role of the schema that would let it do this. Nothing was written.
+    #[error("{what}: this login may not do that; an administrator runs: {grant} (OUT-0020)")]
+    NotAllowed {
+        /// What the server refused.
+        what: String,
+        /// The statement that helps.
+        grant: String,
     },
 
     /// The server is a standby; Outlast works on the primary only.
@@ -270,6 +280,7 @@ impl Error {
             Self::UnknownConsumer(_) => Some("OUT-0007"),
             Self::Config(_) => Some("OUT-0008"),
             Self::PoolExhausted => Some("OUT-0009"),
+            Self::NotAllowed { .. } => Some("OUT-0020"),
             _ => None,
         }
     }
@@ -324,6 +335,10 @@ mod tests {
             Error::UnknownConsumer("x".into()),
             Error::Config("x".into()),
             Error::PoolExhausted,
+            Error::NotAllowed {
+                what: "x".into(),
+                grant: "y".into(),
+            },
         ];
         for error in met {
             let code = error.code().expect("an operator may meet it");

@@ -4,24 +4,15 @@
 //! that was killed goes on where it stopped, and nobody waits long behind it. Functions are the current text, applied
 //! again whenever it changed, never by a program that is older than the schema.
 
-use std::time::Duration;
-
-use tokio_postgres::{Client, error::SqlState};
+use tokio_postgres::Client;
 
 use crate::{Error, schema::Schema};
 
 mod files;
+mod step;
 
 pub use files::{FUNCTIONS, MIGRATIONS, Migration};
-
-/// How long one step waits for a lock. Everybody who wants the table queues behind it meanwhile: emits, too.
-const LOCK_TIMEOUT: &str = "300ms";
-/// How long the others may pass before it tries again.
-const LOCK_PAUSE: Duration = Duration::from_secs(1);
-/// How often a step tries to get its locks before the run gives up: about a minute.
-const LOCK_TRIES: u32 = 45;
-/// Two runs of `migrate` on one database take turns by this advisory lock.
-const RUN_LOCK: i64 = 0x6f75_746c_6173_7401;
+use step::{Step, digest, record, record_functions};
 
 /// What a database has and what this program would do to it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -52,6 +43,10 @@ pub struct Migrated {
     pub to: u32,
     /// Whether function texts were applied.
     pub functions: bool,
+    /// Statements that an administrator of the server has still to run, because this login may not: they make the roles.
+    /// Run the migration again after them. Until then the schema is its owner's alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub for_an_administrator: Vec<String>,
 }
 
 /// The migrations of one schema. The functions of this module are those of the default one.
@@ -101,12 +96,8 @@ impl Migrations {
         let applied: Option<String> = if found == 0 {
             None
         } else {
-            let row = client
-                .query_opt(
-                    &*self.schema.text("select digest from outlast._functions"),
-                    &[],
-                )
-                .await?;
+            let ask = self.schema.text("select digest from outlast._functions");
+            let row = client.query_opt(&*ask, &[]).await?;
             row.map(|row| row.get(0))
         };
         let functions_differ = found <= known && applied.as_deref() != Some(digest().as_str());
@@ -120,9 +111,12 @@ impl Migrations {
 
     /// Applies what is pending; each step is durable when it is reported. Safe to run twice at once and to kill.
     ///
+    /// The roles of the schema and their rights are looked after each time, as far as this login may.
+    ///
     /// # Errors
-    /// [`Error::NewerSchema`] when a newer program migrated this database; nothing is changed then. [`Error::Database`]
-    /// when a lock could not be had within a minute: the steps before it stay, the next run goes on from there.
+    /// [`Error::NewerSchema`] when a newer program migrated this database; nothing is changed then. [`Error::NotAllowed`]
+    /// when this login neither owns the schema nor may make it. [`Error::Database`] when a lock could not be had within a
+    /// minute: the steps before it stay, the next run goes on from there.
     pub async fn run(
         self,
         client: &mut Client,
@@ -135,25 +129,32 @@ impl Migrations {
             return Err(Error::NewerSchema { found: from, known });
         }
         for migration in MIGRATIONS {
-            if self.apply(client, Step::Migration(migration)).await? {
+            let step = Step::Migration(migration);
+            if step.apply(client, self.schema).await?.applied {
                 report(&format!("{:04} {}", migration.version, migration.name));
             }
         }
-        let functions = self.apply(client, Step::Functions).await?;
-        if functions {
+        let functions = Step::Functions.apply(client, self.schema).await?;
+        if functions.applied {
             report("functions");
         }
         Ok(Migrated {
             from,
             to: known,
-            functions,
+            functions: functions.applied,
+            for_an_administrator: functions.left,
         })
     }
 
     /// All of it as one SQL file, for teams whose DDL is reviewed and run by somebody else.
     pub fn sql(self) -> String {
         let mut out = String::from(
-            "-- Outlast: run this file as the owner of the schema, with psql -1 -f.\n\n",
+            "-- Outlast: run this file as the owner of the schema, with psql -1 -f.\n\
+             -- It makes the roles if that login may; if not, an administrator does that first:\n\
+             --   create role outlast_owner nologin; create role outlast_emitter nologin;\n\
+             --   create role outlast_engine nologin; create role outlast_reader nologin;\n\
+             --   grant outlast_owner to the login that runs this file;\n\
+             -- Its last statement answers what is left to do for one.\n\n",
         );
         out.push_str(files::BOOTSTRAP);
         for migration in MIGRATIONS {
@@ -169,7 +170,7 @@ impl Migrations {
             out.push_str(&format!("\n-- functions/{name}.sql\n{text}\n"));
         }
         out.push_str(&record_functions());
-        out.push('\n');
+        out.push_str("\nselect * from outlast._secure();\n");
         self.schema.text(&out).into_owned()
     }
 
@@ -177,7 +178,7 @@ impl Migrations {
     ///
     /// # Errors
     /// [`Error::NotMigrated`] when it is older than this program needs, [`Error::NewerSchema`] when a later release
-    /// marked a migration as breaking for this one.
+    /// marked a migration as breaking for this one, [`Error::NotAllowed`] when this login has no role of the schema.
     pub async fn check(self, client: &Client) -> Result<(), Error> {
         let need = MIGRATIONS[MIGRATIONS.len() - 1].version;
         let found = self.version(client).await?;
@@ -185,16 +186,11 @@ impl Migrations {
             return Err(Error::NotMigrated { found, need });
         }
         if found > need {
-            let breaking: bool = client
-            .query_one(
-                &*self.schema.text(
-                    "select exists (select from outlast._migration where version > $1 and breaking)",
-                ),
-                &[&(need as i32)],
-            )
-            .await?
-            .get(0);
-            if breaking {
+            let ask = self.schema.text(
+                "select exists (select from outlast._migration where version > $1 and breaking)",
+            );
+            let row = client.query_one(&*ask, &[&(need as i32)]).await?;
+            if row.get(0) {
                 return Err(Error::NewerSchema { found, known: need });
             }
         }
@@ -214,151 +210,17 @@ impl Migrations {
     }
 
     async fn version(self, client: &Client) -> Result<u32, Error> {
-        let exists: bool = client
-            .query_one(
-                &*self
-                    .schema
-                    .text("select to_regclass('outlast._migration') is not null"),
-                &[],
-            )
-            .await?
-            .get(0);
-        if !exists {
+        let exists = "select to_regclass('outlast._migration') is not null";
+        let newest = "select coalesce(max(version), 0) from outlast._migration";
+        let ask = async |sql| {
+            let row = client.query_one(&*self.schema.text(sql), &[]).await;
+            row.map_err(|error| Error::from(error).in_schema(self.schema))
+        };
+        if !ask(exists).await?.get::<_, bool>(0) {
             return Ok(0);
         }
-        let row = client
-            .query_one(
-                &*self
-                    .schema
-                    .text("select coalesce(max(version), 0) from outlast._migration"),
-                &[],
-            )
-            .await?;
-        Ok(u32::try_from(row.get::<_, i32>(0)).unwrap_or(0))
+        Ok(u32::try_from(ask(newest).await?.get::<_, i32>(0)).unwrap_or(0))
     }
-
-    /// One step in one transaction. False when somebody else has done it already.
-    async fn apply(self, client: &mut Client, step: Step) -> Result<bool, Error> {
-        for attempt in 1.. {
-            match self.try_apply(client, step).await {
-                Err(Error::Database(e))
-                    if attempt < LOCK_TRIES && lock_not_available(e.state()) =>
-                {
-                    tokio::time::sleep(LOCK_PAUSE).await;
-                }
-                other => return other,
-            }
-        }
-        unreachable!("the loop returns")
-    }
-
-    async fn try_apply(self, client: &mut Client, step: Step) -> Result<bool, Error> {
-        let tx = client.transaction().await?;
-        // Waiting for another run is no reason to give up, so the timeout comes after this lock.
-        tx.execute("select pg_advisory_xact_lock($1)", &[&RUN_LOCK])
-            .await?;
-        tx.batch_execute(&format!(
-            "set local lock_timeout = '{LOCK_TIMEOUT}'; set local client_min_messages = warning"
-        ))
-        .await?;
-        tx.batch_execute(&self.schema.text(files::BOOTSTRAP))
-            .await?;
-        match step {
-            Step::Migration(migration) => {
-                let done = tx
-                    .query_opt(
-                        &*self
-                            .schema
-                            .text("select from outlast._migration where version = $1"),
-                        &[&(migration.version as i32)],
-                    )
-                    .await?;
-                if done.is_some() {
-                    return Ok(false);
-                }
-                tx.batch_execute(&self.schema.text(migration.sql)).await?;
-                tx.batch_execute(&self.schema.text(&record(migration)))
-                    .await?;
-            }
-            Step::Functions => {
-                let known = MIGRATIONS[MIGRATIONS.len() - 1].version;
-                let newest = self
-                    .schema
-                    .text("select coalesce(max(version), 0) from outlast._migration");
-                let found = tx.query_one(&*newest, &[]).await?.get::<_, i32>(0);
-                // A newer program may have been here since the run began: its texts stay.
-                if i64::from(found) > i64::from(known) {
-                    let found = u32::try_from(found).unwrap_or(0);
-                    return Err(Error::NewerSchema { found, known });
-                }
-                let same = tx
-                    .query_opt(
-                        &*self
-                            .schema
-                            .text("select from outlast._functions where digest = $1"),
-                        &[&digest()],
-                    )
-                    .await?;
-                if same.is_some() {
-                    return Ok(false);
-                }
-                // Bodies name each other; all of them are there at the end of this transaction.
-                tx.batch_execute("set local check_function_bodies = off")
-                    .await?;
-                for (_, text) in FUNCTIONS {
-                    tx.batch_execute(&self.schema.text(text)).await?;
-                }
-                tx.batch_execute(&self.schema.text(&record_functions()))
-                    .await?;
-            }
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Step {
-    Migration(&'static Migration),
-    Functions,
-}
-
-fn record(m: &Migration) -> String {
-    format!(
-        "insert into outlast._migration (version, name, breaking, applied_by) values ({}, '{}', {}, '{}');",
-        m.version,
-        m.name,
-        m.breaking,
-        env!("CARGO_PKG_VERSION")
-    )
-}
-
-fn record_functions() -> String {
-    format!(
-        "delete from outlast._functions; insert into outlast._functions (digest, applied_by) values ('{}', '{}');",
-        digest(),
-        env!("CARGO_PKG_VERSION")
-    )
-}
-
-/// Tells one set of function texts from another (FNV-1a; nobody attacks it).
-fn digest() -> String {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for (_, text) in FUNCTIONS {
-        for byte in text.bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    format!("{hash:016x}")
-}
-
-fn lock_not_available(state: Option<&str>) -> bool {
-    [
-        SqlState::LOCK_NOT_AVAILABLE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-    ]
-    .iter()
-    .any(|s| Some(s.code()) == state)
 }
 
 #[cfg(test)]

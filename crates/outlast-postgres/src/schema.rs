@@ -177,8 +177,7 @@ fn is_schema(before: &str, after: &str) -> bool {
             && !(object.starts_with("toml") && word(&object[4..]));
     }
     before.ends_with('\'') && after.starts_with('\'')
-        || word(after)
-            && (before.ends_with(" schema ") || before.ends_with("schema if not exists "))
+        || word(after) && before.ends_with(" schema ")
         || BESIDE
             .iter()
             .any(|end| after.strip_prefix(end).is_some_and(word))
@@ -213,8 +212,8 @@ mod tests {
                 "order by s.incident.opened_at",
             ),
             (
-                "create schema if not exists outlast;",
-                "create schema if not exists s;",
+                "then create schema outlast; end",
+                "then create schema s; end",
             ),
             ("in schema outlast to", "in schema s to"),
             ("'outlast'::regnamespace", "'s'::regnamespace"),

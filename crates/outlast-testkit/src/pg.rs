@@ -51,6 +51,33 @@ impl Database {
         &self.name
     }
 
+    /// Its connection string for another login.
+    pub fn url_as(&self, login: &str, password: &str) -> String {
+        let (base, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let (scheme, rest) = base.split_once("://").unwrap_or(("postgres", base));
+        let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+        let kept = query.split('&').filter(|part| {
+            !part.is_empty() && !part.starts_with("user=") && !part.starts_with("password=")
+        });
+        let kept: String = kept.map(|part| format!("{part}&")).collect();
+        format!("{scheme}://{rest}?{kept}user={login}&password={password}")
+    }
+
+    /// A new login of this server with these rights besides, such as `in role outlast_engine`; its connection string.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub async fn login(&self, rights: &str) -> String {
+        let name = format!("login_{}", Uuid::new_v4().simple());
+        let client = self.connect().await;
+        run(
+            &client,
+            &format!("create role {name} login password 'secret' {rights}"),
+        )
+        .await;
+        self.url_as(&name, "secret")
+    }
+
     /// A new connection.
     ///
     /// # Panics

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use outlast_engine::Worker;
-use outlast_postgres::{connect, migrate, store::Place};
+use outlast_postgres::{connect, migrate, schema::Schema, store::Place};
 use serde::Serialize;
-use tokio_postgres::types::Type;
+use tokio_postgres::{Client, types::Type};
 
 use crate::{
     exit::Exit,
@@ -72,6 +72,7 @@ where
             "none: taken for a development database; `outlast migrate --deployment NAME`",
         ),
     });
+    findings.push(roles(&client, schema).await?);
     let sql = include_str!("../../sql/consumer/list.sql");
     let rows = client
         .query_typed(&schema.text(sql), &[(&None::<&str>, Type::TEXT)])
@@ -121,6 +122,47 @@ where
         ));
     }
     print(out, &findings)
+}
+
+/// Which roles of the schema are there, and as which of them this login works.
+async fn roles(client: &Client, schema: Schema) -> Answer<Finding> {
+    let sql = schema.text(include_str!("../../sql/house/roles.sql"));
+    let rows = client
+        .query_typed(&sql, &[])
+        .await
+        .tried("look at the roles")?;
+    let those = |state: &str| -> Vec<&str> {
+        let with = rows
+            .iter()
+            .filter(|row| row.get::<_, &str>("state") == state);
+        with.map(|row| row.get("role")).collect()
+    };
+    let (missing, ours) = (those("missing"), those("ours"));
+    if !missing.is_empty() {
+        let text = format!(
+            "missing: {}; `outlast migrate` makes them, or prints what an administrator has to run",
+            missing.join(", ")
+        );
+        return Ok(finding("roles", Verdict::Note, &text));
+    }
+    let name = |what: &str| schema.role(what);
+    if ours.iter().any(|role| *role == name("owner")) {
+        let text = format!(
+            "this login owns the schema; a worker needs no more than {}",
+            name("engine")
+        );
+        return Ok(finding("roles", Verdict::Note, &text));
+    }
+    Ok(if ours.iter().any(|role| *role == name("engine")) {
+        finding(
+            "roles",
+            Verdict::Ok,
+            &format!("this login works as {}", name("engine")),
+        )
+    } else {
+        let text = format!("this login lacks {0}: grant {0} to it", name("engine"));
+        finding("roles", Verdict::Problem, &text)
+    })
 }
 
 fn compare(

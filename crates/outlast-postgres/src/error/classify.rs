@@ -18,6 +18,7 @@ impl Classify for Error {
             // A deploy, a failover, a restart or a newer owner is on its way; the transaction is not committed.
             Self::NotMigrated { .. }
             | Self::NewerSchema { .. }
+            | Self::NotAllowed { .. }
             | Self::Standby
             | Self::LeaseLost
             | Self::AlreadySealed

@@ -1,6 +1,6 @@
 //! From a driver's error to ours: one mapping of SQLSTATEs for every adapter.
 
-use super::{DatabaseError, Error, Source};
+use super::{DatabaseError, Error, Source, rights};
 use crate::schema::Schema;
 use outlast_core::sqlstate;
 
@@ -39,6 +39,7 @@ impl Error {
             state if is_missing(state, message, Schema::DEFAULT) => {
                 Self::NotMigrated { found: 0, need: 1 }
             }
+            "42501" => return rights::of_message(message, Schema::DEFAULT),
             _ => return None,
         })
     }
@@ -61,6 +62,13 @@ impl Error {
             {
                 Self::NotMigrated { found: 0, need: 1 }
             }
+            Self::Database(error) if error.state() == Some("42501") => {
+                rights::of_message(&error.to_string(), schema).unwrap_or(Self::Database(error))
+            }
+            Self::NotAllowed { what, grant } => Self::NotAllowed {
+                what,
+                grant: schema.text(&grant).into_owned(),
+            },
             other => other,
         }
     }

@@ -32,7 +32,7 @@ pub async fn landed(
 ) -> Result<Landed, Error> {
     const OWN: &str = "select pg_current_xact_id()::text";
     const LOOK: &str = "select pg_visible_in_snapshot($1::text::xid8, pg_current_snapshot())::text, \
-        exists (select from outlast.event e where e.id = $2::text::uuid)::text";
+        outlast._emitted($2::text::uuid)::text";
     let (xid, id) = (accepted.xid.to_string(), accepted.id.to_string());
     let mut pause = Duration::from_millis(2);
     loop {

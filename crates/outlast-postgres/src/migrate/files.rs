@@ -25,7 +25,10 @@ const fn migration(version: u32, name: &'static str, sql: &'static str) -> Migra
 
 /// What records the rest; the only text that is applied every time.
 pub(super) const BOOTSTRAP: &str = "\
-create schema if not exists outlast;
+do $$ begin
+  -- Asked first: `if not exists` needs the right to create one even where it exists.
+  if to_regnamespace('outlast') is null then create schema outlast; end if;
+end $$;
 create table if not exists outlast._migration (
   version int primary key, name text not null, breaking boolean not null,
   applied_by text not null, applied_at timestamptz not null default clock_timestamp());
@@ -63,6 +66,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("limits", include_str!("../../functions/limits.sql")),
     ("check", include_str!("../../functions/check.sql")),
     ("emit", include_str!("../../functions/emit.sql")),
+    ("landed", include_str!("../../functions/landed.sql")),
     ("window", include_str!("../../functions/window.sql")),
     ("lane", include_str!("../../functions/lane.sql")),
     ("lease", include_str!("../../functions/lease.sql")),
@@ -79,4 +83,6 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("restore", include_str!("../../functions/restore.sql")),
     ("verify", include_str!("../../functions/verify.sql")),
     ("views", include_str!("../../functions/views.sql")),
+    // The last one: it looks at what is there.
+    ("roles", include_str!("../../functions/roles.sql")),
 ];

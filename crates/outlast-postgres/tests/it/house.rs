@@ -25,6 +25,11 @@ impl House {
         self.database.connect().await
     }
 
+    /// The connection string of a new login with these rights besides.
+    pub(crate) async fn login(&self, rights: &str) -> String {
+        self.database.login(rights).await
+    }
+
     /// Unique on the server, as the names of prepared transactions must be.
     pub(crate) fn name(&self) -> &str {
         self.database.name()
@@ -54,6 +59,7 @@ impl House {
     pub(crate) async fn movable_clock(&self) {
         let clock = "
             create sequence clock_offset minvalue 0 start 0;
+            grant select on sequence clock_offset to public;     -- our functions run as their owner
             create or replace function outlast.clock() returns timestamptz language sql volatile as $$
               select clock_timestamp() + make_interval(secs => coalesce(pg_sequence_last_value('public.clock_offset'), 0)) $$";
         self.connect()

@@ -12,6 +12,7 @@ mod parked;
 mod plans;
 mod restore;
 mod retention;
+mod roles;
 mod schema;
 mod seeds;
 mod setting;

@@ -27,7 +27,11 @@ Examples:
   outlast migrate                          do it
   outlast migrate --deployment production  and name the database: a copy is not taken for it
   outlast migrate status                   exit code 4 unless the schema is what it should be
-  outlast migrate --sql > outlast.sql      for reviewed DDL: psql -1 -f outlast.sql")]
+  outlast migrate --sql > outlast.sql      for reviewed DDL: psql -1 -f outlast.sql
+  outlast migrate --schema billing         a second installation in the same database
+
+It makes four roles that cannot log in: outlast_owner, outlast_emitter, outlast_engine, outlast_reader.
+Grant them to your logins: grant outlast_engine to app. What this login may not do is printed.")]
 pub(crate) struct Migrate {
     /// What to do
     #[arg(value_enum, default_value = "run")]
@@ -199,6 +203,13 @@ async fn run(global: &Global, deployment: Option<&str>) -> Answer {
             "{database} {verb} at schema version {}",
             migrated.to
         ))?;
+        if !migrated.for_an_administrator.is_empty() {
+            out.say("this login may not make the roles of the schema; an administrator has still to run:")?;
+            for statement in &migrated.for_an_administrator {
+                out.say(&format!("  {statement}"))?;
+            }
+            out.say("and then `outlast migrate` once more; until then only the owner can use it")?;
+        }
         if let Some(name) = named {
             out.say(&format!("{database} is deployment {name}"))?;
         }

@@ -1,0 +1,193 @@
+-- Who may do what: four roles of the schema, and the one list of functions that anybody but the owner may call.
+-- Always the last file: functions are replaced and added before it, and rights follow from what is there then.
+
+-- A function for others is a line here: its name, who may call it, and whether it works with the owner's rights (then it
+-- must be safe for any argument, has a fixed search path, and builds no statement). `owner`: nobody else.
+-- emitter: a transaction of an application that writes intents. engine: a worker, its handlers' logins, a runner in another
+-- language. reader: whoever looks. What is in no line is for the owner alone.
+create or replace function outlast._doors() returns table (name text, callers text[], as_owner boolean)
+language sql immutable parallel safe
+as $$
+  values
+    ('emit',              '{emitter,engine}'::text[], true),
+    ('emit_all',          '{emitter,engine}', true),
+    ('_emitted',          '{emitter,engine}', true),
+    ('clock',             '{emitter,engine,reader}', false),       -- inlined into what asks it, also into the views
+    ('claim',             '{engine}', true),
+    ('complete',          '{engine}', true),
+    ('fail',              '{engine}', true),
+    ('fence',             '{engine}', true),
+    ('renew',             '{engine}', true),
+    ('register',          '{engine}', true),
+    ('pause',             '{owner}',  true),
+    ('resume',            '{owner}',  true),
+    -- What the statements of a worker call.
+    ('_claim',            '{engine}', true),
+    ('_claim_parked',     '{engine}', true),
+    ('_elect',            '{engine}', true),
+    ('_finish',           '{engine}', true),
+    ('_hand_back',        '{engine}', true),
+    ('_landed',           '{engine}', true),
+    ('_reclaim',          '{engine}', true),
+    ('_register',         '{engine}', true),
+    ('_renew_all',        '{engine}', true),
+    ('_seal',             '{engine}', true),
+    ('_seal_and_finish',  '{engine}', true),
+    ('_start',            '{engine}', true),
+    ('_wait_for_version', '{engine}', true),
+    ('_where',            '{engine}', true)
+$$;
+
+-- What is not as it should be and needs more rights than the caller has: statements for an administrator, in order.
+create or replace function outlast._missing_rights() returns setof text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  role text;
+  ours name := current_user;
+  is_owner boolean;
+begin
+  foreach role in array array['outlast_owner', 'outlast_emitter', 'outlast_engine', 'outlast_reader'] loop
+    if not exists (select from pg_roles r where r.rolname = role) then
+      return next format('create role %I nologin;', role);
+    end if;
+  end loop;
+  if not exists (select from pg_roles r where r.rolname = 'outlast_owner') then
+    is_owner := false;
+  else
+    is_owner := pg_has_role(ours, 'outlast_owner', 'usage');
+  end if;
+  if not is_owner then
+    return next format('grant outlast_owner to %I;', ours);
+  end if;
+  if exists (select from pg_namespace n join pg_roles r on r.oid = n.nspowner
+             where n.nspname = 'outlast' and r.rolname <> 'outlast_owner')
+    and not has_database_privilege(ours, current_database(), 'create') then
+    return next 'alter schema outlast owner to outlast_owner;';
+  end if;
+end $$;
+
+-- Makes it so, as far as the caller may, and answers what is left for an administrator. Does only what is not so yet:
+-- run at each migrate, it changes nothing then.
+create or replace function outlast._secure() returns setof text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  role text;
+  ours name := current_user;
+  own oid;
+  s oid := (select n.oid from pg_namespace n where n.nspname = 'outlast');
+  x record;
+begin
+  foreach role in array array['outlast_owner', 'outlast_emitter', 'outlast_engine', 'outlast_reader'] loop
+    if not exists (select from pg_roles r where r.rolname = role) then
+      begin
+        execute format('create role %I nologin', role);
+      exception
+        -- Roles are the server's: another database may be making the same one.
+        when duplicate_object or unique_violation then null;
+        when insufficient_privilege then null;
+      end;
+    end if;
+  end loop;
+
+  -- Functions that work with their owner's rights must not do so with those of whoever has migrated.
+  select r.oid into own from pg_roles r where r.rolname = 'outlast_owner';
+  if own is not null and not pg_has_role(ours, own, 'usage') then
+    begin
+      execute format('grant outlast_owner to %I', ours);
+    exception when insufficient_privilege then null;
+    end;
+  end if;
+  if own is not null and pg_has_role(ours, own, 'usage') then
+    if exists (select from pg_namespace n where n.oid = s and n.nspowner <> own) then
+      begin
+        alter schema outlast owner to outlast_owner;
+      exception when insufficient_privilege then
+        grant usage, create on schema outlast to outlast_owner;
+      end;
+    end if;
+    for x in
+      select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end as kind, c.oid::regclass as it
+      from pg_class c
+      where c.relnamespace = s and c.relkind in ('r', 'p', 'v', 'S') and c.relowner <> own
+        and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid
+                          and c.relkind = 'S' and d.deptype in ('a', 'i'))
+    loop
+      execute format('alter %s %s owner to outlast_owner', x.kind, x.it);
+    end loop;
+    for x in
+      select t.oid::regtype as it from pg_type t join pg_class c on c.oid = t.typrelid
+      where t.typnamespace = s and c.relkind = 'c' and t.typowner <> own
+    loop
+      execute format('alter type %s owner to outlast_owner', x.it);
+    end loop;
+    for x in select p.oid::regprocedure as it from pg_proc p where p.pronamespace = s and p.proowner <> own loop
+      execute format('alter function %s owner to outlast_owner', x.it);
+    end loop;
+  end if;
+
+  -- Functions: the owner's rights and a fixed search path where the list says so; never a right for everybody.
+  for x in
+    select p.oid::regprocedure as it from pg_proc p join outlast._doors() d on d.name = p.proname
+    where p.pronamespace = s and d.as_owner
+      and (not p.prosecdef or not coalesce(p.proconfig, '{}') @> array['search_path=pg_catalog, pg_temp'])
+  loop
+    execute format('alter function %s security definer set search_path = pg_catalog, pg_temp', x.it);
+  end loop;
+  for x in
+    select p.oid::regprocedure as it from pg_proc p
+    where p.pronamespace = s and exists (
+      select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0)
+  loop
+    execute format('revoke all on function %s from public', x.it);
+  end loop;
+
+  foreach role in array array['outlast_emitter', 'outlast_engine', 'outlast_reader'] loop
+    select r.oid into own from pg_roles r where r.rolname = role;
+    continue when own is null;
+    if not exists (select from pg_namespace n, aclexplode(n.nspacl) a where n.oid = s and a.grantee = own) then
+      execute format('grant usage on schema outlast to %I', role);
+    end if;
+    for x in
+      select p.oid::regprocedure as it, d.name is not null as wanted
+      from pg_proc p
+      left join outlast._doors() d on d.name = p.proname and substr(role, length('outlast') + 2) = any (d.callers)
+      where p.pronamespace = s
+        and (d.name is not null) <> exists (select from aclexplode(p.proacl) a where a.grantee = own)
+    loop
+      execute format(case when x.wanted then 'grant execute on function %s to %I'
+                     else 'revoke all on function %s from %I' end, x.it, role);
+    end loop;
+  end loop;
+
+  -- Tables: nothing but reading, and that for whoever handles the events anyway.
+  if exists (select from pg_roles r where r.rolname = 'outlast_engine') then
+    for x in
+      select c.oid::regclass as it from pg_class c
+      where c.relnamespace = s and (c.relkind in ('r', 'p', 'v') or c.relname = '_event_id')
+        and not exists (select from aclexplode(c.relacl) a
+                        join pg_roles r on r.oid = a.grantee and r.rolname = 'outlast_engine')
+    loop
+      execute format('grant select on %s to outlast_engine', x.it);
+    end loop;
+  end if;
+  -- Views without what only its consumers should see, column by column: `select *` is not for readers.
+  if exists (select from pg_roles r where r.rolname = 'outlast_reader') then
+    for x in
+      select c.oid::regclass as it, string_agg(format('%I', a.attname), ', ' order by a.attnum) as columns
+      from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+      where c.relnamespace = s and c.relkind = 'v' and a.attname <> 'payload'
+        and not has_column_privilege('outlast_reader', c.oid, a.attnum, 'select')
+      group by c.oid
+    loop
+      execute format('grant select (%s) on %s to outlast_reader', x.columns, x.it);
+    end loop;
+    if not has_table_privilege('outlast_reader', 'outlast._migration', 'select') then
+      grant select on outlast._migration, outlast._functions, outlast._event_id to outlast_reader;
+    end if;
+  end if;
+  return query select * from outlast._missing_rights();
+end $$;
