@@ -7,6 +7,7 @@ mod given;
 mod handle;
 mod operators;
 mod place;
+mod roles;
 mod schemas;
 mod takeover;
 mod testing;
