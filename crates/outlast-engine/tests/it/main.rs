@@ -6,6 +6,8 @@ mod failures;
 mod given;
 mod handle;
 mod operators;
+mod order;
+mod outage;
 mod place;
 mod roles;
 mod schemas;
