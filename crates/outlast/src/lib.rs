@@ -65,7 +65,9 @@
 
 #[cfg(feature = "cli")]
 pub use outlast_cli::cli;
-pub use outlast_core::{Class, Classify, Consumable, Event, Failure, Outcome, Payload, Unreadable};
+pub use outlast_core::{
+    Class, Classify, Consumable, Event, Failure, Follows, Outcome, Payload, Stored, Unreadable,
+};
 pub use outlast_engine::{
     About, Attempt, BatchFn, Consumer, Emit, Outlast, Running, Sealed, Settings, Start, TxFn,
     Worker,

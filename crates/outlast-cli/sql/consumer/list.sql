@@ -14,6 +14,10 @@ select name,
        retrying,
        quarantined,
        waiting_version,
+       blocked_keys,
+       behind,
+       outages,
+       outage,
        extract(epoch from outlast.clock() - oldest_parked_at)::bigint as oldest_parked_seconds,
        to_char(created_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at
 from outlast.consumer

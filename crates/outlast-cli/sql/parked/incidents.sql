@@ -10,6 +10,8 @@ select kind,
        failures,
        reason,
        signature,
+       version,
+       count,
        to_char(opened_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as opened_at
 from outlast.incident
 where $1::text is null or consumer = $1

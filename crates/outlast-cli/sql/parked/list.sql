@@ -8,6 +8,8 @@ select consumer,
        class,
        failures,
        running,
+       behind,
+       waits_for,
        reason,
        extract(epoch from next_at - outlast.clock())::bigint as due_in_seconds,
        to_char(parked_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as parked_at

@@ -51,6 +51,8 @@ struct Listed<'a> {
     failures: i32,
     reason: Option<&'a str>,
     signature: Option<&'a str>,
+    version: Option<i32>,
+    count: i64,
     opened_at: &'a str,
 }
 
@@ -68,6 +70,8 @@ impl<'a> Listed<'a> {
             failures: row.get("failures"),
             reason: row.get("reason"),
             signature: row.get("signature"),
+            version: row.get("version"),
+            count: row.get("count"),
             opened_at: row.get("opened_at"),
         }
     }

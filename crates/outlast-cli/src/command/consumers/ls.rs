@@ -22,6 +22,10 @@ pub(super) struct Listed<'a> {
     pub(super) retrying: i64,
     pub(super) quarantined: i64,
     pub(super) waiting_version: i64,
+    pub(super) blocked_keys: i64,
+    pub(super) behind: i64,
+    pub(super) outages: i64,
+    pub(super) outage: Option<&'a str>,
     pub(super) oldest_parked_seconds: Option<i64>,
     pub(super) created_at: &'a str,
 }
@@ -44,16 +48,21 @@ impl<'a> Listed<'a> {
             retrying: row.get("retrying"),
             quarantined: row.get("quarantined"),
             waiting_version: row.get("waiting_version"),
+            blocked_keys: row.get("blocked_keys"),
+            behind: row.get("behind"),
+            outages: row.get("outages"),
+            outage: row.get("outage"),
             oldest_parked_seconds: row.get("oldest_parked_seconds"),
             created_at: row.get("created_at"),
         }
     }
 
     pub(super) fn state_and_reason(&self) -> String {
-        self.reason.map_or_else(
-            || self.state.to_owned(),
-            |reason| format!("{}: {reason}", self.state),
-        )
+        match (self.reason, self.outage) {
+            (Some(reason), _) => format!("{}: {reason}", self.state),
+            (None, Some(why)) => format!("{}, outage: {why}", self.state),
+            (None, None) => self.state.to_owned(),
+        }
     }
 }
 
@@ -73,7 +82,7 @@ pub(super) async fn run(global: &Global) -> Answer {
         out.objects(consumers)?;
         return Ok(Exit::Done);
     }
-    const HEADINGS: [&str; 9] = [
+    const HEADINGS: [&str; 10] = [
         "NAME",
         "STATE",
         "OWNER",
@@ -82,10 +91,18 @@ pub(super) async fn run(global: &Global) -> Answer {
         "RETRYING",
         "QUARANTINED",
         "WAITING",
+        "KEYS",
         "TYPES",
     ];
     let mut table = Table::new(HEADINGS)
-        .right(["BEHIND", "IN FLIGHT", "RETRYING", "QUARANTINED", "WAITING"])
+        .right([
+            "BEHIND",
+            "IN FLIGHT",
+            "RETRYING",
+            "QUARANTINED",
+            "WAITING",
+            "KEYS",
+        ])
         .whole(["NAME"]);
     for one in consumers {
         let numbers = [
@@ -94,8 +111,10 @@ pub(super) async fn run(global: &Global) -> Answer {
             one.retrying,
             one.quarantined,
             one.waiting_version,
+            one.blocked_keys,
         ];
-        let [behind, in_flight, retrying, quarantined, waiting] = numbers.map(|n| n.to_string());
+        let [behind, in_flight, retrying, quarantined, waiting, keys] =
+            numbers.map(|n| n.to_string());
         let (state, owner, types) = (
             one.state_and_reason(),
             one.owner.unwrap_or_default(),
@@ -110,6 +129,7 @@ pub(super) async fn run(global: &Global) -> Answer {
             &retrying,
             &quarantined,
             &waiting,
+            &keys,
             &types,
         ]);
     }

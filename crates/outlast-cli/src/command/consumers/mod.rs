@@ -19,7 +19,7 @@ enum Command {
     /// List consumers and what is unfinished for each
     #[command(after_help = "\
 BEHIND counts drawn ids, of every type, after the place where the consumer stands: an upper bound of
-what waits for it.
+what waits for it. KEYS counts those of an ordered consumer whose later events wait for a parked one.
 
 Example:
   outlast consumers ls --json | jq -r 'select(.quarantined > 0) | .name'")]

@@ -100,6 +100,19 @@ fn print(consumer: &Listed<'_>, out: Out) -> Answer<()> {
         "{} retrying, {} quarantined, {} waiting for a newer version",
         consumer.retrying, consumer.quarantined, consumer.waiting_version
     );
+    let keys = format!(
+        "{} blocked, {} behind",
+        text::count(consumer.blocked_keys, "key", "keys"),
+        text::count(consumer.behind, "event", "events")
+    );
+    let outage = match consumer.outages {
+        0 => "none".to_owned(),
+        n => format!(
+            "in {}: {}",
+            text::count(n, "process", "processes"),
+            consumer.outage.unwrap_or_default()
+        ),
+    };
     let (events, batches) = (consumer.in_flight, consumer.batches);
     let in_flight = format!(
         "{} in {}",
@@ -120,6 +133,8 @@ fn print(consumer: &Listed<'_>, out: Out) -> Answer<()> {
         ("behind", text::count(consumer.ids_behind, "id", "ids")),
         ("in flight", in_flight),
         ("parked", parked),
+        ("keys", keys),
+        ("outage", outage),
     ];
     for (name, value) in lines {
         out.say(&format!("{name:10} {}", text::line(&value)))?;
