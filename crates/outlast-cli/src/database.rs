@@ -51,6 +51,17 @@ impl Database {
         Ok(database)
     }
 
+    /// As [`Database::to_write`], also for a login that may emit and nothing else: it cannot ask for the schema's version.
+    pub(crate) async fn to_emit(global: &Global) -> Answer<Self> {
+        let database = Self::open(global).await?;
+        match migrate::of(database.schema()).check(&database.client).await {
+            Ok(()) | Err(Error::NotAllowed { .. }) => {}
+            refused => refused.tried(format!("use {database}"))?,
+        }
+        database.primary().await?;
+        Ok(database)
+    }
+
     /// Refuses a standby.
     pub(crate) async fn primary(&self) -> Answer<()> {
         let what = || format!("use {self}");

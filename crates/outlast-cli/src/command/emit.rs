@@ -67,7 +67,7 @@ impl Emit {
         let out = global.out();
         let what = format!("emit {}", crate::out::text::line(&self.kind));
         let payload = self.read()?;
-        let database = Database::to_write(global).await?;
+        let database = Database::to_emit(global).await?;
         let rows = database
             .rows(
                 &what,

@@ -98,3 +98,74 @@ async fn a_name_that_cannot_be_one_is_refused_before_anything_is_tried() {
             .with(2);
     }
 }
+
+/// A login of its own with these rights, and a schema whose roles nobody has made yet.
+async fn stranger(rights: &str) -> (pg::Database, String, String) {
+    let database = pg::empty().await;
+    let url = database.login(rights).await;
+    let admin = database.connect().await;
+    execute(
+        &admin,
+        &format!("grant create on database {} to public", database.name()),
+    )
+    .await;
+    let schema = format!("s_{}", &uuid::Uuid::new_v4().simple().to_string()[..12]);
+    (database, url, schema)
+}
+
+#[tokio::test]
+async fn migrate_prints_what_an_administrator_has_to_run_and_is_content_after_it() {
+    let (database, url, schema) = stranger("nocreaterole").await;
+    let migrate = ["migrate", "--schema", &schema];
+    let first = outlast(&url, &migrate)
+        .await
+        .fine()
+        .says("an administrator has still to run");
+    let admin = database.connect().await;
+    let mut statements = 0;
+    for line in first.out.lines().filter(|line| line.ends_with(';')) {
+        execute(&admin, line).await;
+        statements += 1;
+    }
+    assert_eq!(statements, 5, "{first:#?}");
+    let second = outlast(&url, &migrate).await.fine().says("was up to date");
+    assert!(!second.out.contains("administrator"), "{second:#?}");
+    let engine = database.login(&format!("in role {schema}_engine")).await;
+    outlast(&engine, &["emit", "paid", "{}", "--schema", &schema])
+        .await
+        .fine();
+}
+
+#[tokio::test]
+async fn a_login_that_may_not_make_a_schema_is_told_what_it_needs() {
+    let database = pg::empty().await;
+    let url = database.login("").await;
+    let refused = outlast(&url, &["migrate"]).await.with(7);
+    let grant = format!("grant create on database {} to LOGIN", database.name());
+    refused.says("OUT-0020").says(&grant);
+}
+
+#[tokio::test]
+async fn commands_say_which_role_a_login_needs() {
+    let (database, _client) = crate::database().await;
+    let emitter = database.login("in role outlast_emitter").await;
+    outlast(&emitter, &["emit", "paid", "{}"]).await.fine();
+    outlast(&emitter, &["events", "ls"])
+        .await
+        .with(7)
+        .says("OUT-0020")
+        .says("grant outlast_engine to LOGIN");
+    let reader = database.login("in role outlast_reader").await;
+    for args in [
+        &["consumers", "ls"][..],
+        &["incidents", "ls"],
+        &["parked", "ls"],
+        &["migrate", "status"],
+    ] {
+        outlast(&reader, args).await.fine();
+    }
+    outlast(&reader, &["emit", "paid", "{}"])
+        .await
+        .with(7)
+        .says("grant outlast_emitter to LOGIN");
+}
