@@ -63,6 +63,8 @@ enum Command {
     Emit(emit::Emit),
     /// Check the invariants; exit code 1 when one is broken
     Verify(verify::Verify),
+    /// Show what is kept and why, and remove what is finished
+    Retention(retention::Retention),
     /// Pause consumers
     Pause(pause::Pause),
     /// Resume paused consumers
@@ -90,6 +92,7 @@ impl Cli {
             Command::Incidents(c) => c.run(global).await,
             Command::Emit(c) => c.run(global).await,
             Command::Verify(c) => c.run(global).await,
+            Command::Retention(c) => c.run(global).await,
             Command::Pause(c) => c.run(global).await,
             Command::Resume(c) => c.run(global).await,
             Command::Apply(c) => c.run(global).await,

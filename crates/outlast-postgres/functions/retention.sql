@@ -59,11 +59,12 @@ begin
     return query select 'window', 'emit', 'events are written to it' || coalesce(format(' until %s', over_at), '');
     return;
   end if;
+  -- Snapshots of one database are nested: what the oldest of a consumer has seen, all of its have.
   for p in
-    select distinct on (c.id, (x.tick).snap::text, x.leased) c.id, c.name, x.lane, x.seq, x.leased, x.tick
+    select distinct on (c.id, x.leased) c.name, x.lane, x.seq, x.leased, x.tick
     from outlast._stands() x join outlast._consumer c on c.id = x.consumer
     where c.state <> 'retired' or x.leased
-    order by c.id, (x.tick).snap::text, x.leased, x.lane
+    order by c.id, x.leased, (x.tick).base, pg_snapshot_xmax((x.tick).snap), (select count(*) from pg_snapshot_xip((x.tick).snap)) desc
   loop
     id := outlast._unseen(_log_needs.slot, p.tick);
     if id is not null then
@@ -342,7 +343,7 @@ create or replace function outlast._take_leaf(leaf text) returns boolean
 language plpgsql volatile
 as $$
 begin
-  for i in 1..40 loop
+  for i in 1..100 loop
     begin
       execute format('lock table only outlast.%I in access exclusive mode nowait', leaf);
       return true;
@@ -350,7 +351,7 @@ begin
       perform pg_sleep(0.001 + random() * 0.004);
     end;
   end loop;
-  perform set_config('lock_timeout', '50ms', true);
+  perform set_config('lock_timeout', '30ms', true);
   begin
     execute format('lock table only outlast.%I in access exclusive mode', leaf);
     return true;
@@ -359,35 +360,47 @@ begin
   end;
 end $$;
 
--- Empties a leaf of a ring if nobody needs it, looked at before and under the lock. Answers what came of it: emptied, or
--- why not. In a transaction of its own.
-create or replace function outlast._empty(ring text, slot smallint, how text) returns text
+-- Takes the lock of a leaf that may be emptied, if nobody needs it. Null: it is taken, and _empty_now comes next in the same
+-- transaction; else why not. Two statements, because the caller bounds the second by statement_timeout: TRUNCATE waits for
+-- the disk once an index, and claims wait for TRUNCATE.
+create or replace function outlast._empty_take(ring text, slot smallint, how text) returns text
 language plpgsql volatile
 set jit = off
 as $$
 #variable_conflict use_column
 declare
   r outlast._ring_slot;
-  w record;
-  leaf text := case ring when 'log' then '_event_' else '_processed_event_' end || slot;
   why text;
-  bytes bigint;
-  kept outlast._processed_event[] := '{}';
 begin
   perform outlast._check_isolation();
   select 'settings: ' || p into why from outlast._check_settings() p limit 1;
   if why is not null then return why; end if;
-  select * into r from outlast._ring_slot x where x.ring = _empty.ring and x.slot = _empty.slot for update;
+  select * into r from outlast._ring_slot x where x.ring = _empty_take.ring and x.slot = _empty_take.slot for update;
   if (how = 'empty' and r.removable_at + interval '1 hour' <= outlast.clock()) is not true
     and (how = 'sweep' and r.passed_at + interval '1 hour' <= outlast.clock()) is not true then
     return 'not yet';
   end if;
   why := coalesce(outlast._needed(ring, slot, how), (select x.kind || ': ' || x.about from outlast._old_snapshots() x limit 1));
   if why is not null then return why; end if;
-  update outlast._ring_slot x set tried_at = outlast.clock() where x.ring = _empty.ring and x.slot = _empty.slot;
-  if not outlast._take_leaf(leaf) then return 'lock'; end if;
+  update outlast._ring_slot x set tried_at = outlast.clock() where x.ring = _empty_take.ring and x.slot = _empty_take.slot;
+  if not outlast._take_leaf(case ring when 'log' then '_event_' else '_processed_event_' end || slot) then return 'lock'; end if;
+  return null;
+end $$;
 
-  -- Each from here on sees what committed before we had the lock.
+-- Empties the leaf whose lock was taken, if still nobody needs it: each statement from here on sees what committed before
+-- we had the lock. Answers what came of it: emptied, or why not.
+create or replace function outlast._empty_now(ring text, slot smallint, how text) returns text
+language plpgsql volatile
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  w record;
+  leaf text := case ring when 'log' then '_event_' else '_processed_event_' end || slot;
+  why text;
+  bytes bigint;
+  kept outlast._processed_event[] := '{}';
+begin
   why := outlast._needed(ring, slot, how);
   if why is not null then return why; end if;
   bytes := pg_total_relation_size(format('outlast.%I', leaf)::regclass);
@@ -400,9 +413,9 @@ begin
     select * into w from outlast._inbox_window(slot);
     update outlast._ring_slot x set passed_at = null, removable_at = case when how = 'sweep' then x.removable_at end,
       swept_until = w.until, emptied_until = case when how = 'empty' then w.until else x.emptied_until end
-    where x.ring = 'inbox' and x.slot = _empty.slot;
+    where x.ring = 'inbox' and x.slot = _empty_now.slot;
   else
-    update outlast._ring_slot x set passed_at = null, removable_at = null where x.ring = 'log' and x.slot = _empty.slot;
+    update outlast._ring_slot x set passed_at = null, removable_at = null where x.ring = 'log' and x.slot = _empty_now.slot;
   end if;
   perform outlast._audited('retention.' || how, format('%s slot %s', ring, slot), jsonb_build_object('bytes', bytes, 'kept', cardinality(kept)), 'maintenance');
   -- Nobody has to wait for a standby while we hold this lock: taken back by a failover it is done again.

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use tokio_postgres::{
-    Client, IsolationLevel, Row,
+    Client, IsolationLevel, Row, Transaction,
+    error::SqlState,
     types::{ToSql, Type},
 };
 
@@ -24,6 +25,9 @@ pub struct Bounds {
     pub rows: i32,
     /// Such statements, of each kind.
     pub deletes: usize,
+    /// How long a leaf may be locked while it is emptied: claims wait for it. What takes longer is taken back and tried
+    /// again; on a slow disk nothing is emptied then, and a person may allow more.
+    pub hold: Duration,
 }
 
 impl Default for Bounds {
@@ -32,6 +36,7 @@ impl Default for Bounds {
             ranges: 64,
             rows: 2000,
             deletes: 20,
+            hold: Duration::from_millis(60),
         }
     }
 }
@@ -117,19 +122,9 @@ pub async fn pass(
     .await?;
     for row in due {
         let (ring, slot, how): (String, i16, String) = (row.get(0), row.get(1), row.get(2));
-        let done = step(
-            client,
-            "select outlast._empty($1, $2, $3)",
-            &[(&ring, Type::TEXT), (&slot, Type::INT2), (&how, Type::TEXT)],
-        )
-        .await?;
-        match done.first().map(|row| row.get::<_, String>(0)) {
-            Some(answer) if answer == "emptied" => tell(Step::Emptied { ring, slot, how }),
-            why => tell(Step::Kept {
-                ring,
-                slot,
-                why: why.unwrap_or_default(),
-            }),
+        match empty(client, &ring, slot, &how, bounds.hold).await? {
+            None => tell(Step::Emptied { ring, slot, how }),
+            Some(why) => tell(Step::Kept { ring, slot, why }),
         }
     }
     for (what, sql) in [
@@ -216,6 +211,44 @@ async fn forget(
     Ok(true)
 }
 
+/// Empties one leaf; answers why not, if not.
+async fn empty(
+    steps: &mut Steps<'_>,
+    ring: &str,
+    slot: i16,
+    how: &str,
+    hold: Duration,
+) -> Result<Option<String>, Error> {
+    let args: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&ring, Type::TEXT), (&slot, Type::INT2), (&how, Type::TEXT)];
+    let schema = steps.schema;
+    let work = async {
+        let tx = begin(steps.client, STEP).await?;
+        let take = schema.statement("select outlast._empty_take($1, $2, $3)");
+        let taken = tx.query_typed_one(take, &args).await?;
+        if let Some(why) = taken.get(0) {
+            // Remembers the try.
+            tx.commit().await?;
+            return Ok(Some(why));
+        }
+        tx.batch_execute(&limit(hold)).await?;
+        let now = schema.statement("select outlast._empty_now($1, $2, $3)");
+        match tx.query_typed_one(now, &args).await {
+            Ok(row) => {
+                let answer: String = row.get(0);
+                tx.commit().await?;
+                Ok((answer != "emptied").then_some(answer))
+            }
+            Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                tx.rollback().await?;
+                Ok(Some(format!("it took longer than {} ms", hold.as_millis())))
+            }
+            Err(error) => Err(error.into()),
+        }
+    };
+    within("empty a leaf", work).await
+}
+
 /// One statement in a transaction of its own, with a deadline on the server and, a little later, one here.
 async fn step(
     steps: &mut Steps<'_>,
@@ -224,23 +257,34 @@ async fn step(
 ) -> Result<Vec<Row>, Error> {
     let sql = steps.schema.statement(sql);
     let work = async {
-        let tx = steps
-            .client
-            .build_transaction()
-            .isolation_level(IsolationLevel::ReadCommitted)
-            .start()
-            .await?;
-        let deadline = format!("set local statement_timeout = {}", STEP.as_millis());
-        tx.batch_execute(&deadline).await?;
+        let tx = begin(steps.client, STEP).await?;
         let rows = tx.query_typed(sql, args).await?;
         tx.commit().await?;
         Ok(rows)
     };
+    within(sql, work).await
+}
+
+async fn begin(client: &mut Client, most: Duration) -> Result<Transaction<'_>, Error> {
+    let tx = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::ReadCommitted)
+        .start()
+        .await?;
+    tx.batch_execute(&limit(most)).await?;
+    Ok(tx)
+}
+
+fn limit(most: Duration) -> String {
+    format!("set local statement_timeout = {}", most.as_millis().max(1))
+}
+
+async fn within<T>(what: &str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(STEP + Duration::from_secs(5), work)
         .await
         .unwrap_or_else(|_| {
             Err(Error::Stalled {
-                what: sql.to_owned(),
+                what: what.to_owned(),
                 after: STEP,
             })
         })

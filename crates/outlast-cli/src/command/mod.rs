@@ -13,5 +13,6 @@ pub(crate) mod incidents;
 pub(crate) mod migrate;
 pub(crate) mod parked;
 pub(crate) mod pause;
+pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod verify;

@@ -11,6 +11,7 @@ mod events;
 mod migrate;
 mod own;
 mod parked;
+mod retention;
 mod run;
 mod schema;
 mod schemas;

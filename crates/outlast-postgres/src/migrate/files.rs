@@ -75,6 +75,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("key", include_str!("../../functions/key.sql")),
     ("finish", include_str!("../../functions/finish.sql")),
     ("retention", include_str!("../../functions/retention.sql")),
+    ("plan", include_str!("../../functions/plan.sql")),
     ("parked", include_str!("../../functions/parked.sql")),
     ("operator", include_str!("../../functions/operator.sql")),
     ("complete", include_str!("../../functions/complete.sql")),

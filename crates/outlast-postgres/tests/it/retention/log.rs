@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Barn;
+use super::{Barn, empty};
 use crate::house::forward;
 use crate::sql::{self, Claim};
 
@@ -151,26 +151,19 @@ async fn a_committed_straggler_holds_its_slot_and_by_ids_alone_it_would_be_lost(
 async fn what_commits_between_the_look_and_the_lock_is_seen_under_the_lock() {
     for unchecked in [false, true] {
         let barn = Barn::new().await;
-        let patient = ("'50ms'", "'50s'");
+        let patient = ("'30ms'", "'50s'");
         barn.house
-            .plant("_take_leaf", &[patient, ("1..40", "1..1")])
+            .plant("_take_leaf", &[patient, ("1..100", "1..1")])
             .await;
         if unchecked {
-            let again = "  why := outlast._needed(ring, slot, how);\n  if why is not null then return why; end if;\n  bytes";
-            barn.house.plant("_empty", &[(again, "  bytes")]).await;
+            let again = "  if why is not null then return why; end if;";
+            barn.house.plant("_empty_now", &[(again, "")]).await;
         }
         let (slot, writer) = straggler(&barn).await;
         as_if_long_ago(&barn).await;
         let cleaner = barn.house.connect().await;
         let pid = sql::pid(&cleaner).await;
-        let emptied = tokio::spawn(async move {
-            sql::one::<String>(
-                &cleaner,
-                "select outlast._empty('log', $1, 'empty')",
-                &[&slot],
-            )
-            .await
-        });
+        let emptied = tokio::spawn(async move { empty(&cleaner, "log", slot, "empty").await });
         sql::until_blocked(&barn.client, pid).await;
         sql::run(&writer, "commit").await;
         let answer = emptied.await.expect("answers");

@@ -15,6 +15,19 @@ use crate::sql::{self, Claim};
 pub(crate) const HOUR: i32 = 3600;
 pub(crate) const DAY: i32 = 24 * HOUR;
 
+/// Tries to empty a leaf, as a pass of maintenance does.
+pub(crate) async fn empty(client: &Client, ring: &str, slot: i16, how: &str) -> String {
+    sql::run(client, "begin").await;
+    let take = "select outlast._empty_take($1, $2, $3)";
+    let mut answer: Option<String> = sql::one(client, take, &[&ring, &slot, &how]).await;
+    if answer.is_none() {
+        let now = "select outlast._empty_now($1, $2, $3)";
+        answer = sql::one(client, now, &[&ring, &slot, &how]).await;
+    }
+    sql::run(client, "commit").await;
+    answer.expect("it says what came of it")
+}
+
 /// One consumer, one client, a clock that can be moved.
 pub(crate) struct Barn {
     pub(crate) house: House,
@@ -118,8 +131,7 @@ impl Barn {
 
     /// Tries to empty a leaf.
     pub(crate) async fn empty(&self, ring: &str, slot: i16, how: &str) -> String {
-        let sql = "select outlast._empty($1, $2, $3)";
-        sql::one(&self.client, sql, &[&ring, &slot, &how]).await
+        empty(&self.client, ring, slot, how).await
     }
 
     /// What holds a slot: its kinds.
