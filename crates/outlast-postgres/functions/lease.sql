@@ -138,9 +138,11 @@ begin
     delete from outlast._lease x where x.token = l.token;
     return;
   end if;
+  -- What was marked and does not run any more was not interrupted: nobody shall suspect it.
+  delete from outlast._started s where s.token = l.token;
   if cardinality(running) > 0 then
     insert into outlast._started (token, seq, ids)
-    select l.token, coalesce(max(s.seq), 0) + 1, running from outlast._started s where s.token = l.token;
+    values (l.token, 1, running);
   end if;
   -- At the beginning of time, so that a renewal which is on its way does not take it back.
   update outlast._lease x set expires_at = 'epoch' where x.token = l.token;

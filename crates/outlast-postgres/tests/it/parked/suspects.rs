@@ -66,6 +66,27 @@ async fn exactly_what_was_started_and_not_sealed_is_suspected_from_the_second_lo
 }
 
 #[tokio::test]
+async fn of_what_was_given_back_only_what_still_ran_is_suspected() {
+    let yard = Yard::new().await;
+    let emitted = yard.emit(3).await;
+    yard.claim().await;
+    // Its worker is told to stop after one was rolled back by a conflict and another one is still running.
+    let batch = yard.reclaim().await;
+    yard.start(batch[0].token, &emitted[0..2]).await;
+    sql::hand_back(&yard.client, batch[0].token, &emitted[1..2])
+        .await
+        .expect("is given back");
+    let next = sql::reclaim(&yard.client, yard.consumer, 10).await;
+    let next = next.expect("reclaims");
+    assert_eq!(ids(&next), [emitted[0], emitted[2]]);
+    assert_eq!(
+        yard.look(emitted[1]).await,
+        Some(parked("retry", "crashed", 1, 1))
+    );
+    yard.must_be_sound().await;
+}
+
+#[tokio::test]
 async fn suspects_run_alone_and_the_third_loss_quarantines() {
     let yard = Yard::new().await;
     let emitted = yard.emit(3).await;
