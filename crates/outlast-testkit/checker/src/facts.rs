@@ -70,6 +70,26 @@ pub struct Intent {
     pub digest: String,
 }
 
+/// An event that a handler has written.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// What it says.
+    pub intent: Intent,
+    /// The event that was being handled.
+    pub parent: Option<Uuid>,
+}
+
+/// What is parked.
+#[derive(Clone, Debug)]
+pub struct Parked {
+    /// Which intent.
+    pub n: i64,
+    /// Whether nothing but a person changes it.
+    pub quarantined: bool,
+    /// All of it, in words.
+    pub words: String,
+}
+
 /// A completion.
 #[derive(Clone, Debug)]
 pub struct Seal {
@@ -88,14 +108,16 @@ pub struct Facts {
     pub outside: Vec<Done>,
     /// What is in the clients' own table.
     pub business: Vec<Intent>,
-    /// What is in the log.
+    /// What clients have written into the log.
     pub events: Vec<Intent>,
+    /// What handlers have written into it.
+    pub children: Vec<Child>,
     /// What transactional handlers wrote.
     pub effects: Vec<Done>,
     /// What is completed.
     pub seals: Vec<Seal>,
-    /// What is neither done nor in flight, in words.
-    pub parked: Vec<String>,
+    /// What is neither done nor in flight.
+    pub parked: Vec<Parked>,
     /// What is in flight, in words.
     pub leases: Vec<String>,
     /// What the product says of itself: not the oracle, but it should agree.
@@ -120,8 +142,19 @@ impl Facts {
             events: rows(
                 client,
                 "select (convert_from(payload, 'UTF8')::json ->> 'n')::bigint, event_id, encode(sha256(payload), 'hex')
-                 from outlast._event",
+                 from outlast._event where type <> 'drill.child'",
                 intent,
+            )
+            .await?,
+            children: rows(
+                client,
+                "select (convert_from(payload, 'UTF8')::json ->> 'n')::bigint, event_id, encode(sha256(payload), 'hex'),
+                        causation_id
+                 from outlast._event where type = 'drill.child'",
+                |row| Child {
+                    intent: intent(row),
+                    parent: row.get(3),
+                },
             )
             .await?,
             effects: rows(
@@ -150,9 +183,14 @@ impl Facts {
             parked: rows(
                 client,
                 "select format('%s of %s is parked: %s, %s, %s failures, %s', p.event_id, c.name, p.state, p.class,
-                               p.failures, p.reason)
+                               p.failures, p.reason),
+                        (convert_from(p.payload, 'UTF8')::json ->> 'n')::bigint, p.state = 'quarantined'
                  from outlast._parked p join outlast._consumer c on c.id = p.consumer",
-                |row| row.get(0),
+                |row| Parked {
+                    words: row.get(0),
+                    n: row.get(1),
+                    quarantined: row.get(2),
+                },
             )
             .await?,
             leases: rows(

@@ -7,7 +7,7 @@
 pub mod facts;
 pub mod rules;
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use anyhow::Result;
 use tokio_postgres::Client;
@@ -22,6 +22,10 @@ pub struct Expect {
     /// False where clients committed asynchronously and the server was killed: what they were told may be gone. What is
     /// gone must then be gone for everybody.
     pub durable: bool,
+    /// Each event that the consumer of this name has completed has so many children, written in the same commit.
+    pub fan_out: Option<(String, usize)>,
+    /// Intents whose events must end in quarantine, and no other event does.
+    pub quarantined: HashSet<i64>,
 }
 
 /// A consumer of a drill.
@@ -31,6 +35,17 @@ pub struct Consumer {
     pub name: String,
     /// Where its effects are.
     pub effects: Effects,
+    /// What it handles.
+    pub handles: Handles,
+}
+
+/// What a consumer of a drill handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handles {
+    /// Every event of a client.
+    Intents,
+    /// Every child of such an event.
+    Children,
 }
 
 /// Where the effects of a consumer are.
@@ -73,16 +88,18 @@ pub async fn check(client: &Client, folder: &Path, expect: &Expect) -> Result<(F
     Ok((facts, report))
 }
 
-/// How much is not done yet: events without a completion, parked ones, batches and tries in flight.
+/// How much is not done yet: events without a completion, parked ones, batches and tries in flight. What is in quarantine
+/// is at rest: nothing changes it but a person.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn open_work(client: &Client, consumers: usize) -> Result<i64> {
     const SQL: &str = "
-        select (select count(*) from outlast._event) * $1
+        select greatest($1 - (select count(*) from outlast._consumer), 0)
+             + (select count(*) from outlast._event e join outlast._consumer_type t on t.type = e.type)
              - (select count(*) from outlast._processed_event p
                 where exists (select from outlast._event e where e.event_id = p.event_id))
-             + (select count(*) from outlast._parked)
+             + (select coalesce(sum(case state when 'quarantined' then -1 else 1 end), 0)::bigint from outlast._parked)
              + (select count(*) from outlast._lease where room in ('batch', 'parked'))";
     let consumers = i64::try_from(consumers)?;
     Ok(client.query_one(SQL, &[&consumers]).await?.get(0))

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 use crate::{
-    Effects, Expect, Report,
+    Consumer, Effects, Expect, Handles, Report,
     facts::{Done, Facts, Intent, Step},
 };
 
@@ -23,15 +23,15 @@ pub fn judge(facts: &Facts, expect: &Expect) -> Report {
     completions(facts, expect, &mut report);
     for consumer in &expect.consumers {
         match consumer.effects {
-            Effects::Inside => inside(facts, &consumer.name, &mut report),
-            Effects::Outside => outside(facts, &consumer.name, &mut report),
+            Effects::Inside => inside(facts, expect, consumer, &mut report),
+            Effects::Outside => outside(facts, expect, consumer, &mut report),
         }
     }
-    let rest = facts
-        .parked
-        .iter()
-        .chain(&facts.leases)
-        .chain(&facts.verify);
+    if let Some((parent, children)) = &expect.fan_out {
+        fan_out(facts, parent, *children, &mut report);
+    }
+    quarantine(facts, expect, &mut report);
+    let rest = facts.leases.iter().chain(&facts.verify);
     report.violations.extend(rest.cloned());
     let deeds = facts.effects.iter().chain(&facts.outside);
     report.attempt_max = deeds.map(|done| done.attempt).max().unwrap_or(0);
@@ -118,13 +118,12 @@ fn intents(facts: &Facts, report: &mut Report) {
 
 /// Event ⇔ exactly one completion for each consumer.
 fn completions(facts: &Facts, expect: &Expect, report: &mut Report) {
-    let events = by_id(&facts.events);
     let mut seals: HashMap<(&str, Uuid), usize> = HashMap::new();
     for seal in &facts.seals {
         *seals.entry((&seal.consumer, seal.event_id)).or_default() += 1;
     }
     for consumer in &expect.consumers {
-        report.tell(facts.events.iter().filter_map(|event| {
+        report.tell(due(facts, expect, consumer).filter_map(|event| {
             match seals.get(&(consumer.name.as_str(), event.event_id)) {
                 None => Some(format!(
                     "event {} ({}): lost, {} never completed it",
@@ -138,10 +137,11 @@ fn completions(facts: &Facts, expect: &Expect, report: &mut Report) {
             }
         }));
     }
+    let events: HashSet<Uuid> = all(facts).map(|event| event.event_id).collect();
     report.tell(
         seals
             .keys()
-            .filter(|(_, id)| !events.contains_key(id))
+            .filter(|(_, id)| !events.contains(id))
             .map(|(consumer, id)| {
                 format!("event {id}: completed by {consumer}, and there is no such event")
             }),
@@ -149,38 +149,80 @@ fn completions(facts: &Facts, expect: &Expect, report: &mut Report) {
 }
 
 /// Exactly one effect row for each event.
-fn inside(facts: &Facts, consumer: &str, report: &mut Report) {
-    let effects = by_event(&facts.effects, consumer);
-    report.tell(facts.events.iter().filter_map(|event| {
+fn inside(facts: &Facts, expect: &Expect, consumer: &Consumer, report: &mut Report) {
+    let (effects, name) = (by_event(&facts.effects, &consumer.name), &consumer.name);
+    report.tell(due(facts, expect, consumer).filter_map(|event| {
         match effects.get(&event.event_id).map_or(0, Vec::len) {
             1 => None,
             0 => Some(format!(
-                "event {} ({}): no effect of {consumer}",
+                "event {} ({}): no effect of {name}",
                 event.event_id, event.n
             )),
             n => Some(format!(
-                "event {} ({}): {n} effects of {consumer}",
+                "event {} ({}): {n} effects of {name}",
                 event.event_id, event.n
             )),
         }
     }));
-    identity(&effects, facts, consumer, report);
+    identity(&effects, facts, name, report);
 }
 
 /// At least one line for each event; the others are counted.
-fn outside(facts: &Facts, consumer: &str, report: &mut Report) {
-    let effects = by_event(&facts.outside, consumer);
-    report.tell(facts.events.iter().filter_map(|event| {
+fn outside(facts: &Facts, expect: &Expect, consumer: &Consumer, report: &mut Report) {
+    let (effects, name) = (by_event(&facts.outside, &consumer.name), &consumer.name);
+    report.tell(due(facts, expect, consumer).filter_map(|event| {
         let none = !effects.contains_key(&event.event_id);
         none.then(|| {
             format!(
-                "event {} ({}): no effect of {consumer} outside",
+                "event {} ({}): no effect of {name} outside",
                 event.event_id, event.n
             )
         })
     }));
     report.again += effects.values().map(|lines| lines.len() - 1).sum::<usize>();
-    identity(&effects, facts, consumer, report);
+    identity(&effects, facts, name, report);
+}
+
+/// Each event that this consumer completed has all its children, once each; no other event has one.
+fn fan_out(facts: &Facts, parent: &str, children: usize, report: &mut Report) {
+    let seals = facts.seals.iter().filter(|seal| seal.consumer == parent);
+    let sealed: HashSet<Uuid> = seals.map(|seal| seal.event_id).collect();
+    let mut born: HashMap<Uuid, Vec<i64>> = HashMap::new();
+    for child in &facts.children {
+        let mother = child.parent.unwrap_or_default();
+        born.entry(mother).or_default().push(child.intent.n);
+    }
+    report.tell(sealed.iter().filter_map(|id| {
+        let there = born.get(id).map_or(&[][..], Vec::as_slice);
+        let distinct = there.iter().collect::<HashSet<_>>().len();
+        (distinct != children || there.len() != children).then(|| {
+            format!(
+                "event {id}: {} children of {children}, {distinct} of them different",
+                there.len()
+            )
+        })
+    }));
+    let orphans = born.keys().filter(|id| !sealed.contains(id));
+    report.tell(
+        orphans.map(|id| format!("event {id}: has children, and {parent} never completed it")),
+    );
+}
+
+/// In quarantine is what should be there, and nothing else is parked.
+fn quarantine(facts: &Facts, expect: &Expect, report: &mut Report) {
+    let there = |n: &i64| {
+        facts
+            .parked
+            .iter()
+            .any(|row| row.n == *n && row.quarantined)
+    };
+    let missing = expect.quarantined.iter().filter(|n| !there(n));
+    report.tell(missing.map(|n| format!("intent {n}: its event is not in quarantine")));
+    let others = facts.parked.iter();
+    let others = others.filter(|row| !row.quarantined || !expect.quarantined.contains(&row.n));
+    report
+        .violations
+        .extend(others.map(|row| row.words.clone()));
 }
 
 /// Every effect belongs to an event that is there, and each try saw the same id and the same bytes.
@@ -190,7 +232,7 @@ fn identity(
     consumer: &str,
     report: &mut Report,
 ) {
-    let events = by_id(&facts.events);
+    let events: HashMap<Uuid, &Intent> = all(facts).map(|event| (event.event_id, event)).collect();
     report.tell(
         effects
             .values()
@@ -207,6 +249,33 @@ fn identity(
                 Some(_) => None,
             }),
     );
+}
+
+/// Every event of the log.
+fn all(facts: &Facts) -> impl Iterator<Item = &Intent> {
+    facts
+        .events
+        .iter()
+        .chain(facts.children.iter().map(|child| &child.intent))
+}
+
+/// What this consumer must complete.
+fn due<'a>(
+    facts: &'a Facts,
+    expect: &'a Expect,
+    consumer: &Consumer,
+) -> impl Iterator<Item = &'a Intent> {
+    let handles = consumer.handles;
+    let intents = facts
+        .events
+        .iter()
+        .filter(move |_| handles == Handles::Intents);
+    let children = facts
+        .children
+        .iter()
+        .filter(move |_| handles == Handles::Children);
+    let intents = intents.filter(|event| !expect.quarantined.contains(&event.n));
+    intents.chain(children.map(|child| &child.intent))
 }
 
 fn by_id(intents: &[Intent]) -> HashMap<Uuid, &Intent> {

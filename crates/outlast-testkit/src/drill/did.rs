@@ -1,4 +1,4 @@
-//! The one event of all drills, and the journals in which drills say what they did.
+//! The events of all drills, and the journals in which drills say what they did.
 
 use std::{
     fs::File,
@@ -39,10 +39,53 @@ impl Did {
 
     /// SHA-256 of the bytes that a faithful log holds.
     pub(super) fn digest(&self) -> String {
-        let bytes = serde_json::to_vec(self).expect("a number and a string can be JSON");
-        let hash = Sha256::digest(&bytes);
-        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        digest(self)
     }
+}
+
+/// What follows from it: one of several.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Child {
+    /// No client counts so far.
+    n: i64,
+    text: String,
+}
+
+impl Event for Child {
+    const NAME: &'static str = "drill.child";
+}
+
+impl Child {
+    pub(super) fn new(did: &Did, nth: i64) -> Self {
+        let n = 1_000_000_000_000 + did.n * 100 + nth;
+        let text = format!("{nth} of {}", did.n);
+        Self { n, text }
+    }
+}
+
+/// What a drill's handler is given.
+pub(super) trait Deed: Event + Serialize + Send + Sync + 'static {
+    /// The number in it.
+    fn n(&self) -> i64;
+}
+
+impl Deed for Did {
+    fn n(&self) -> i64 {
+        self.n
+    }
+}
+
+impl Deed for Child {
+    fn n(&self) -> i64 {
+        self.n
+    }
+}
+
+/// SHA-256 of the bytes that a faithful log holds.
+pub(super) fn digest(deed: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(deed).expect("a number and a string can be JSON");
+    let hash = Sha256::digest(&bytes);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A file of JSON lines, each on disk before the next step is taken.

@@ -29,17 +29,26 @@ pub enum Plant {
     ClaimAsync,
     /// A dedup key is looked for, and not waited for.
     DedupLooks,
+    /// A seal reads the token of its lease, and locks nothing.
+    TokenRead,
+    /// The end of a batch ends all batches before it.
+    EndsBelow,
+    /// Not of the product: a handler that writes children in transactions of their own.
+    ChildApart,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::NoFence,
         Self::ReclaimByUpdate,
         Self::FinishBelieves,
         Self::IdCursor,
         Self::ClaimAsync,
         Self::DedupLooks,
+        Self::TokenRead,
+        Self::EndsBelow,
+        Self::ChildApart,
     ];
 
     /// Its word.
@@ -51,6 +60,9 @@ impl Plant {
             Self::IdCursor => "id-cursor",
             Self::ClaimAsync => "claim-async",
             Self::DedupLooks => "dedup-looks",
+            Self::TokenRead => "token-read",
+            Self::EndsBelow => "ends-below",
+            Self::ChildApart => "child-apart",
         }
     }
 
@@ -62,6 +74,9 @@ impl Plant {
             Self::IdCursor => ("E1", "rollbacks-deadpool"),
             Self::ClaimAsync => ("E1", "crash-asynchronous"),
             Self::DedupLooks => ("E11", "client-held"),
+            Self::TokenRead => ("E5", "clock-jumps-read-committed"),
+            Self::EndsBelow => ("E5", "later-batch-ends-first"),
+            Self::ChildApart => ("E7", "between-two-children"),
         }
     }
 
@@ -105,6 +120,16 @@ impl Plant {
                       select from outlast._dedup x where (x.tenant, x.type, x.key) = (emit.tenant, emit.type, emit.dedup))');
                  call pg_temp.plant('emit', 'on conflict do nothing;', ';');"
             }
+            Self::TokenRead => {
+                "call pg_temp.plant('_prove',
+                   'perform pg_advisory_xact_lock_shared(outlast._lease_lock(_prove.token));', '')"
+            }
+            Self::EndsBelow => {
+                "call pg_temp.plant('_end', 'delete from outlast._lease x where x.token = (l).token;',
+                   'delete from outlast._lease x where x.token = (l).token
+                      or (x.room, x.consumer, x.lane) = ((l).room, (l).consumer, (l).lane) and x.seq < (l).seq;')"
+            }
+            Self::ChildApart => "",
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The worker process of a drill: consumers of every form, whose effects can be counted from outside.
 //!
 //! Transactional handlers write rows of `drill.effect`; those with outside effects write lines that are on disk before
-//! they return. What goes wrong comes from the environment (crash points) and from the arguments: slow, failing, gated
-//! handlers, and pools that lie about their COMMIT.
+//! they return. What goes wrong comes from the environment (crash points) and from the arguments: slow, failing, gated,
+//! dying handlers, and pools that lie about their COMMIT.
 
 use std::{
     fmt,
@@ -22,11 +22,11 @@ use outlast_engine::{
     Attempt, Consumer, Outlast, Settings, Start,
     crash::{self, Point},
 };
-use outlast_postgres::tx::{BoxFuture, Pool, Tx};
+use outlast_postgres::tx::{BoxFuture, OwnedTx, Pool, Tx};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    did::{Did, Journal},
+    did::{self, Child, Deed, Did, Journal},
     lie::{Lie, Lying},
     pools::{self, Driver, Isolation},
 };
@@ -71,6 +71,15 @@ pub struct WorkerArgs {
     /// Each nth handler swallows the error of a statement; 0 is none.
     #[arg(long, default_value_t = 0)]
     pub swallow_every: u32,
+    /// The handlers of these intents abort the process.
+    #[arg(long)]
+    pub abort_at: Vec<i64>,
+    /// How many children each event has that fans out.
+    #[arg(long, default_value_t = 3)]
+    pub children: i64,
+    /// Children are written in transactions of their own: what an application must not do.
+    #[arg(long)]
+    pub apart: bool,
     /// Handlers say that they are inside, and wait until this file is there.
     #[arg(long)]
     pub gate: Option<PathBuf>,
@@ -100,6 +109,10 @@ pub enum Form {
     Batch,
     /// `on`, with a transaction of its own that `Attempt::seal` completes and commits.
     Seal,
+    /// `on_tx`, and writes children of the event.
+    FanOut,
+    /// `on_tx` of such children.
+    Child,
 }
 
 impl Form {
@@ -110,8 +123,19 @@ impl Form {
             Self::Tx => "on_tx",
             Self::Batch => "on_batch",
             Self::Seal => "seal",
+            Self::FanOut => "fan-out",
+            Self::Child => "child",
         }
     }
+
+    const ALL: [Self; 6] = [
+        Self::Outside,
+        Self::Tx,
+        Self::Batch,
+        Self::Seal,
+        Self::FanOut,
+        Self::Child,
+    ];
 }
 
 impl Spec {
@@ -141,9 +165,8 @@ impl FromStr for Spec {
         let (name, rest) = text.split_once('=').ok_or("name=form is missing")?;
         let mut words = rest.split(',');
         let form = words.next().unwrap_or_default();
-        let forms = [Form::Outside, Form::Tx, Form::Batch, Form::Seal];
-        let form = forms.into_iter().find(|known| known.as_str() == form);
-        let form = form.ok_or("the form is on, on_tx, on_batch or seal")?;
+        let form = Form::ALL.into_iter().find(|known| known.as_str() == form);
+        let form = form.ok_or("the form is on, on_tx, on_batch, seal, fan-out or child")?;
         let mut spec = Self::new(name, form);
         for word in words {
             match word.parse() {
@@ -229,6 +252,26 @@ fn handled<P: Pool>(args: &WorkerArgs, spec: &Spec, pool: P) -> Consumer<State> 
                 Box::pin(async move { site.inside(&name, tx, &did).await })
             }),
         ),
+        Form::Child => consumer.on_tx(
+            &pool,
+            borrowing(move |site: State, tx, child: Attempt<Child>| {
+                let name = name.clone();
+                Box::pin(async move { site.inside(&name, tx, &child).await })
+            }),
+        ),
+        Form::FanOut => {
+            let apart = pool.clone();
+            consumer.on_tx(
+                &pool,
+                borrowing(move |site: State, tx, did: Attempt<Did>| {
+                    let (name, apart) = (name.clone(), apart.clone());
+                    Box::pin(async move {
+                        site.children(tx, &apart, &did).await?;
+                        site.inside(&name, tx, &did).await
+                    })
+                }),
+            )
+        }
         Form::Batch => consumer.on_batch(
             &pool,
             borrowing(move |site: State, tx, all: Vec<Attempt<Did>>| {
@@ -266,7 +309,7 @@ impl Site {
         &self,
         consumer: &str,
         tx: &mut impl Tx,
-        did: &Attempt<Did>,
+        did: &Attempt<impl Deed>,
     ) -> Result<(), Failure> {
         const ROW: &str = "insert into drill.effect (consumer, event_id, n, digest, attempt, pid) \
             values ($1, $2::text::uuid, $3::text::bigint, $4, $5::text::int, $6::text::int)";
@@ -288,15 +331,40 @@ impl Site {
         self.work(consumer, did).await
     }
 
+    /// The children of an event, in the transaction of its completion; a crash may come between any two.
+    async fn children<P: Pool>(
+        &self,
+        tx: &mut impl Tx,
+        apart: &P,
+        did: &Attempt<Did>,
+    ) -> Result<(), Failure> {
+        for nth in 0..self.args.children {
+            let child = Child::new(did, nth);
+            if self.args.apart {
+                let mut other = apart.begin().await?;
+                did.outlast().emit(&mut other, &child).await?;
+                other.commit().await?;
+            } else {
+                did.outlast().emit(tx, &child).await?;
+            }
+            crash::at(Point::InHandler);
+        }
+        Ok(())
+    }
+
     /// An effect outside: on disk before the handler returns.
-    async fn outside(&self, consumer: &str, did: &Attempt<Did>) -> Result<(), Failure> {
+    async fn outside(&self, consumer: &str, did: &Attempt<impl Deed>) -> Result<(), Failure> {
         self.outside.write(&self.done(consumer, did));
         self.work(consumer, did).await
     }
 
     /// What every handler does beside its effect.
-    async fn work(&self, consumer: &str, did: &Attempt<Did>) -> Result<(), Failure> {
+    async fn work(&self, consumer: &str, did: &Attempt<impl Deed>) -> Result<(), Failure> {
         crash::at(Point::InHandler);
+        if self.args.abort_at.contains(&did.n()) {
+            println!("aborts in {} try {}", did.id(), did.number());
+            std::process::abort();
+        }
         if let Some(gate) = &self.args.gate {
             println!("inside {consumer} {} try {}", did.id(), did.number());
             while !gate.exists() {
@@ -305,18 +373,18 @@ impl Site {
         }
         tokio::time::sleep(Duration::from_millis(self.args.slow_ms)).await;
         let every = self.args.fail_every;
-        if every > 0 && did.n / 2 % every == 0 && did.number() == 1 {
+        if every > 0 && did.n() / 2 % every == 0 && did.number() == 1 {
             return Err(Failure::retry("told to fail once"));
         }
         Ok(())
     }
 
-    fn done(&self, consumer: &str, did: &Attempt<Did>) -> Done {
+    fn done(&self, consumer: &str, did: &Attempt<impl Deed>) -> Done {
         Done {
             consumer: consumer.to_owned(),
             event_id: did.id(),
-            n: did.n,
-            digest: did.digest(),
+            n: did.n(),
+            digest: did::digest(&**did),
             attempt: i32::try_from(did.number()).unwrap_or(i32::MAX),
             pid: self.pid,
         }

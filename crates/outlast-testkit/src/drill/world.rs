@@ -4,6 +4,7 @@ mod program;
 mod rest;
 
 use std::{
+    collections::HashSet,
     fmt::Display,
     fs::{self, File},
     io::Write,
@@ -13,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use outlast_checker::{Consumer, Effects, Expect, Report};
+use outlast_checker::{Consumer, Effects, Expect, Handles, Report};
 use tokio_postgres::Client;
 
 use super::{
@@ -47,6 +48,7 @@ pub struct World {
     folder: PathBuf,
     url: String,
     program: PathBuf,
+    plant: Option<Plant>,
     began: Instant,
     found: Mutex<Found>,
 }
@@ -104,6 +106,7 @@ impl World {
             folder: folder.to_owned(),
             url,
             program: program.to_owned(),
+            plant,
             began: Instant::now(),
             found: Mutex::new(found),
         };
@@ -270,11 +273,17 @@ pub(super) fn expect(specs: &[Spec]) -> Expect {
         name: spec.name.clone(),
         effects: match spec.form {
             Form::Outside => Effects::Outside,
-            Form::Tx | Form::Batch | Form::Seal => Effects::Inside,
+            _ => Effects::Inside,
+        },
+        handles: match spec.form {
+            Form::Child => Handles::Children,
+            _ => Handles::Intents,
         },
     };
     Expect {
         consumers: specs.iter().map(consumer).collect(),
         durable: true,
+        fan_out: None,
+        quarantined: HashSet::new(),
     }
 }

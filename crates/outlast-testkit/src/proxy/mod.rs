@@ -18,6 +18,10 @@ mod wire;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
@@ -36,6 +40,7 @@ pub struct Proxy {
     rules: Rules,
     frozen: watch::Sender<bool>,
     cut: watch::Sender<()>,
+    accepted: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
@@ -71,12 +76,14 @@ impl Proxy {
             watch::Sender::new(false),
             watch::Sender::new(()),
         );
+        let accepted = Arc::new(AtomicUsize::new(0));
         let accepting = accept(
             listener,
             upstream,
             rules.clone(),
             frozen.clone(),
             cut.clone(),
+            accepted.clone(),
         );
         Self {
             address,
@@ -84,6 +91,7 @@ impl Proxy {
             rules,
             frozen,
             cut,
+            accepted,
             accepting: tokio::spawn(accepting),
         }
     }
@@ -96,6 +104,11 @@ impl Proxy {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many connections it was asked for so far, whether or not the server was there.
+    pub fn connections(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// The next statement of that kind, on any connection, meets the fault. Once.
@@ -138,10 +151,12 @@ async fn accept(
     rules: Rules,
     frozen: watch::Sender<bool>,
     cut: watch::Sender<()>,
+    accepted: Arc<AtomicUsize>,
 ) {
     // Dropped with this future: then all connections end too.
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
+        accepted.fetch_add(1, Ordering::Relaxed);
         let (upstream, rules, frozen, mut cut) = (
             upstream.clone(),
             rules.clone(),

@@ -1,8 +1,7 @@
 //! The checker sees: a story in which all is well, and what it says when one word of it is a lie.
 
 use super::*;
-use crate::Consumer;
-use crate::facts::{Seal, Told};
+use crate::facts::{Child, Parked, Seal, Told};
 
 const LEDGER: &str = "ledger";
 const MAIL: &str = "mail";
@@ -74,6 +73,7 @@ fn judged(durable: bool, lie: impl FnOnce(&mut Facts)) -> Report {
     let consumer = |name: &str, effects| Consumer {
         name: name.to_owned(),
         effects,
+        handles: Handles::Intents,
     };
     let expect = Expect {
         consumers: vec![
@@ -81,6 +81,8 @@ fn judged(durable: bool, lie: impl FnOnce(&mut Facts)) -> Report {
             consumer(MAIL, Effects::Outside),
         ],
         durable,
+        fan_out: None,
+        quarantined: HashSet::new(),
     };
     let mut facts = well();
     lie(&mut facts);
@@ -134,7 +136,80 @@ fn every_lie_is_seen() {
     caught("no effect of mail outside", |f| drop(f.outside.remove(0)));
     caught("phantom", |f| f.outside.push(done(MAIL, 2, 1)));
     caught("other content in try 2", |f| f.outside[2].digest.clear());
-    caught("is parked", |f| f.parked.push("1 is parked".into()));
+    caught("is parked", |f| f.parked.push(parked(1, false)));
+    caught("is parked", |f| f.parked.push(parked(1, true)));
+}
+
+fn parked(n: i64, quarantined: bool) -> Parked {
+    Parked {
+        n,
+        quarantined,
+        words: format!("{n} is parked"),
+    }
+}
+
+/// Event 3 is poison. Event 1 has two children, and the ledger handles those too.
+fn family(lie: impl FnOnce(&mut Facts)) -> Vec<String> {
+    let consumer = |name: &str, handles| Consumer {
+        name: name.to_owned(),
+        effects: Effects::Inside,
+        handles,
+    };
+    let expect = Expect {
+        consumers: vec![
+            consumer("parent", Handles::Intents),
+            consumer(LEDGER, Handles::Children),
+        ],
+        durable: true,
+        fan_out: Some(("parent".to_owned(), 2)),
+        quarantined: HashSet::from([3]),
+    };
+    let mut facts = well();
+    let seal = |consumer: &str, n| Seal {
+        consumer: consumer.to_owned(),
+        event_id: id(n),
+    };
+    facts.outside.clear();
+    facts.seals = vec![seal("parent", 1), seal(LEDGER, 101), seal(LEDGER, 102)];
+    facts.effects = vec![
+        done("parent", 1, 1),
+        done(LEDGER, 101, 1),
+        done(LEDGER, 102, 1),
+    ];
+    facts.parked = vec![parked(3, true)];
+    facts.children = [101, 102].map(child).into();
+    lie(&mut facts);
+    judge(&facts, &expect).violations
+}
+
+fn child(n: i64) -> Child {
+    Child {
+        intent: intent(n),
+        parent: Some(id(1)),
+    }
+}
+
+#[test]
+fn a_family_passes_and_each_lie_about_it_is_seen() {
+    let seen = |what: &str, lie: fn(&mut Facts)| {
+        let said = family(lie);
+        assert!(
+            said.iter().any(|said| said.contains(what)),
+            "{what}: {said:#?}"
+        );
+    };
+    assert_eq!(family(|_| {}), Vec::<String>::new());
+    seen("1 children of 2", |f| drop(f.children.pop()));
+    seen("3 children of 2", |f| f.children.push(child(103)));
+    seen("3 children of 2, 2 of them different", |f| {
+        let mut twin = child(101);
+        twin.intent.event_id = id(104);
+        f.children.push(twin);
+    });
+    seen("never completed it", |f| f.children[0].parent = Some(id(3)));
+    seen("lost, ledger", |f| drop(f.seals.pop()));
+    seen("not in quarantine", |f| f.parked.clear());
+    seen("3 is parked", |f| f.parked[0].quarantined = false);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use outlast_postgres::cluster::Stop;
 
 use super::{
     super::world::{PATIENCE, World},
-    Row, Scenario, crash, everyone,
+    Row, Scenario, crash, everyone, watch_charges,
 };
 use crate::wait_for;
 
@@ -45,17 +45,71 @@ pub(super) fn row() -> Row {
             scenario
         }
     });
+    let load = [
+        Scenario::new("twenty-restarts", |world| {
+            let crashes = if world.small { 3 } else { 20 };
+            restarts(world, Down::Stopped, crashes)
+        })
+        .alone(&[]),
+        Scenario::new("told-to-stop-under-load", told_to_stop).core(),
+    ];
     Row {
         name: "E2",
         what: "a crash after commit: it is found, and nothing is lost",
-        scenarios: points.chain(server).collect(),
+        scenarios: points.chain(server).chain(load).collect(),
     }
+}
+
+/// SIGTERM while there is work, again and again, and another worker comes: each ends well, finishes what it has begun,
+/// and charges nothing.
+async fn told_to_stop(world: Arc<World>) -> Result<()> {
+    let (specs, mut rng) = (everyone(), world.rng(8));
+    watch_charges(&world).await?;
+    let client = world.emitter(1).set("transactions", 100).start()?;
+    let stops = if world.small { 3 } else { 8 };
+    let worker = |nth: u32| {
+        let worker = world.worker(&format!("nth-{nth}")).consumers(&specs);
+        worker.set("slow-ms", 30)
+    };
+    let mut old = worker(0).running().await?;
+    for nth in 1..=stops {
+        let sealed = "select count(*) from outlast._processed_event";
+        let some = world.number(sealed).await? + rng.i64(5..40);
+        wait_for("some work to be done", PATIENCE, async || {
+            let open = outlast_checker::open_work(&world.client().await.ok()?, specs.len()).await;
+            (world.number(sealed).await.ok()? >= some || open.ok()? == 0).then_some(())
+        })
+        .await;
+        let new = worker(nth).running().await?;
+        old.terminate();
+        let status = old.exit(PATIENCE).await;
+        world.fault("a worker was told to stop");
+        if !status.success() {
+            world.violated(format_args!("told to stop, it ended badly: {status}"));
+        }
+        old = new;
+    }
+    let status = client.exit(PATIENCE).await;
+    ensure!(status.success(), "{client:?}");
+    world.settle(&specs, 0).await?;
+    let again = world.report().again;
+    let charged = world.number("select count(*) from drill.charge").await?;
+    if again > 0 || charged > 0 {
+        world.violated(format_args!(
+            "begun work was not finished: {again} handled again, {charged} charged"
+        ));
+    }
+    Ok(())
 }
 
 /// The server goes down in the middle of all, twice.
 async fn goes_down(world: Arc<World>, down: Down) -> Result<()> {
-    let (specs, mut rng) = (everyone(), world.rng(3));
     let crashes = if world.small { 1 } else { 2 };
+    restarts(world, down, crashes).await
+}
+
+async fn restarts(world: Arc<World>, down: Down, crashes: u32) -> Result<()> {
+    let (specs, mut rng) = (everyone(), world.rng(3));
     let client = world
         .emitter(1)
         .set("transactions", 30 * crashes)

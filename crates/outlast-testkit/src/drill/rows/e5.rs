@@ -55,8 +55,26 @@ pub(super) fn row() -> Row {
         let spec = Spec::new("ledger", Form::Tx);
         two_runners(world, spec, Point::InHandler, Then::WorksOn)
     }));
+    for isolation in Isolation::ALL {
+        let name = format!("clock-jumps-{}", isolation.as_str());
+        let scenario = Scenario::new(name, move |world| clock_jumps(world, isolation));
+        scenarios.push(match isolation {
+            Committed => scenario.core(),
+            _ => scenario,
+        });
+    }
+    scenarios.push(Scenario::new("later-batch-ends-first", later_first).core());
     scenarios.push(Scenario::new("sleeps-alone", sleeps_alone));
-    scenarios.push(Scenario::new("longer-than-its-lease", longer).core());
+    scenarios.push(
+        Scenario::new("longer-than-its-lease", |world| {
+            let few = if world.small { 2 } else { 4 };
+            longer(world, LEASE * 2, LEASE * 4, few)
+        })
+        .core(),
+    );
+    scenarios.push(Scenario::new("thirty-seconds-under-five", |world| {
+        longer(world, Duration::from_secs(5), Duration::from_secs(30), 50)
+    }));
     scenarios.extend(lies::scenarios());
     Row {
         name: "E5",
@@ -126,6 +144,67 @@ async fn two_runners(world: Arc<World>, spec: Spec, point: Point, then: Then) ->
     world.settle(&specs, 2).await
 }
 
+/// The server's clock jumps, and all leases lapse, while a seal is written and its COMMIT was not sent. Somebody who
+/// wants to take over must not get it as long as that transaction may still commit.
+async fn clock_jumps(world: Arc<World>, isolation: Isolation) -> Result<()> {
+    let driver = Driver::ALL[usize::from(world.rng(4).bool())];
+    let specs = [Spec {
+        isolation,
+        driver,
+        ..Spec::new("ledger", Form::Tx)
+    }];
+    emit(&world, 1).await?;
+    let old = world.worker("old").consumers(&specs);
+    // Long, because the server ends a transaction that is idle for the rest of its lease.
+    let old = old
+        .set("lease-ms", 60_000)
+        .stops(Point::Sealed, 1)
+        .start()?;
+    old.line("crash point: stops", PATIENCE).await;
+    let sql = world.client().await?;
+    let jump =
+        "create or replace function outlast.clock() returns timestamptz language sql volatile as $$
+        select clock_timestamp() + interval '2 minutes' $$";
+    sql.batch_execute(jump).await?;
+    let claim = "select id from outlast.claim('event', 'ledger', 100, 15000, 'somebody else')";
+    let taken = sql.query(claim, &[]).await?.len();
+    world.fault(format_args!(
+        "the clock jumped, {taken} events were taken over"
+    ));
+    let before = committed(&world, &old).await?;
+    old.thaw();
+    if taken > 0 {
+        old.terminate();
+        old.exit(PATIENCE).await;
+        let after = committed(&world, &old).await?;
+        if after != before {
+            world.violated(format_args!(
+                "the old runner committed after its work was taken over (rows and completions: {before}, then {after})"
+            ));
+        }
+    }
+    world.settle(&specs, 2).await
+}
+
+/// A batch is over while an earlier one is still in flight, whose worker then dies: that one is nobody else's.
+async fn later_first(world: Arc<World>) -> Result<()> {
+    let specs = [Spec::new("ledger", Form::Tx)];
+    emit(&world, 1).await?;
+    let victim = world.worker("victim").consumers(&specs);
+    let victim = victim.stops(Point::Claimed, 1).start()?;
+    victim.line("crash point: stops", PATIENCE).await;
+    world.worker("other").consumers(&specs).running().await?;
+    emit(&world, 2).await?;
+    wait_for("the later batch to be done", PATIENCE, async || {
+        let done = "select count(*) from outlast._processed_event";
+        (world.number(done).await.ok()? >= 8).then_some(())
+    })
+    .await;
+    victim.kill();
+    world.fault("a later batch has ended, and the worker of an earlier one died");
+    world.settle(&specs, 2).await
+}
+
 /// Nobody takes over: the old one finds its lease lapsed, and does the work all the same.
 async fn sleeps_alone(world: Arc<World>) -> Result<()> {
     let specs = [
@@ -147,28 +226,31 @@ async fn sleeps_alone(world: Arc<World>) -> Result<()> {
 }
 
 /// A handler that takes longer than its lease keeps it: it is renewed, and the other worker leaves it alone.
-async fn longer(world: Arc<World>) -> Result<()> {
+async fn longer(world: Arc<World>, lease: Duration, slow: Duration, events: usize) -> Result<()> {
     let specs = [
         Spec::new("ledger", Form::Tx),
         Spec::new("mail", Form::Outside),
     ];
-    // Long enough for a renewal to come through on a busy machine.
-    let lease = LEASE * 2;
-    let (slow, few) = (lease * 2, if world.small { 2 } else { 4 });
     for name in ["one", "other"] {
         let worker = world.worker(name).consumers(&specs);
         let worker = worker.set("lease-ms", lease.as_millis());
+        let worker = worker.set("concurrency", (events / 2).max(4));
+        let worker = worker.set("deadline-ms", (slow * 4).as_millis());
         worker.set("slow-ms", slow.as_millis()).running().await?;
     }
-    let client = world.emitter(1).set("clients", 1).set("transactions", few);
+    let client = world
+        .emitter(1)
+        .set("clients", 1)
+        .set("transactions", events);
     let client = client.start()?;
     client.exit(PATIENCE).await;
     world.fault(format_args!("handlers take {slow:?}, leases {lease:?}"));
-    // The handlers themselves: each of them once, side by side.
-    let patient = slow + Duration::from_secs(20);
+    // The handlers themselves: those that find no free place wait for a second round.
+    let all = i64::try_from(2 * events)?;
+    let patient = slow * 3 + Duration::from_secs(20);
     wait_for("long handlers to end", patient, async || {
         let done = "select count(*) from outlast._processed_event";
-        (world.number(done).await.ok()? > 0).then_some(())
+        (world.number(done).await.ok()? >= all).then_some(())
     })
     .await;
     world.settle(&specs, 0).await?;

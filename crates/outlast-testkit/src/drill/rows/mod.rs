@@ -6,6 +6,8 @@ mod e11;
 mod e2;
 mod e3;
 mod e5;
+mod e7;
+mod e8;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -84,7 +86,15 @@ impl fmt::Debug for Scenario {
 
 /// Every row that exists.
 pub fn all() -> Vec<Row> {
-    vec![e1::row(), e2::row(), e3::row(), e5::row(), e11::row()]
+    vec![
+        e1::row(),
+        e2::row(),
+        e3::row(),
+        e5::row(),
+        e7::row(),
+        e8::row(),
+        e11::row(),
+    ]
 }
 
 /// A consumer of every form, both drivers, the weakest and the strongest isolation.
@@ -100,4 +110,15 @@ fn everyone() -> Vec<Spec> {
         Spec::new("mail", Form::Outside),
         Spec::new("post", Form::Seal),
     ]
+}
+
+/// From now on `drill.charge` holds whatever is charged to an event, also if the event is done later.
+async fn watch_charges(world: &World) -> Result<()> {
+    const SQL: &str = "
+        create table drill.charge (event_id uuid, class text, failures int, crashes int);
+        create function drill.charge() returns trigger language plpgsql as $$ begin
+          insert into drill.charge values (new.event_id, new.class, new.failures, new.crashes);
+          return null; end $$;
+        create trigger charge after insert or update on outlast._parked for each row execute function drill.charge();";
+    Ok(world.client().await?.batch_execute(SQL).await?)
 }

@@ -6,7 +6,10 @@ use anyhow::Result;
 use outlast_engine::crash::{CRASH, PAUSE, Point};
 
 use super::{LEASE, PATIENCE, World};
-use crate::{drill::worker::Spec, process::Process};
+use crate::{
+    drill::{plant::Plant, worker::Spec},
+    process::Process,
+};
 
 /// A process that was not started yet.
 #[must_use = "nothing runs before start"]
@@ -31,7 +34,11 @@ impl<'w> Program<'w> {
     pub(super) fn worker(world: &'w World, name: &str) -> Self {
         let up = Some("worker is running");
         let this = Self::new(world, format!("worker-{name}"), "drill-worker", up);
-        this.set("lease-ms", LEASE.as_millis())
+        let this = this.set("lease-ms", LEASE.as_millis());
+        match world.plant {
+            Some(Plant::ChildApart) => this.flag("apart"),
+            _ => this,
+        }
     }
 
     fn new(world: &'w World, name: String, kind: &str, up: Option<&'static str>) -> Self {
