@@ -4,8 +4,11 @@
 //! The database says what is there: business rows, events, completions, effects. The outside journals (fsynced before a
 //! handler returned) say what handlers really did out there. [`facts`] reads them, [`rules`] compares them.
 
+mod account;
 pub mod facts;
 pub mod rules;
+
+pub use account::account;
 
 use std::{collections::HashSet, path::Path};
 

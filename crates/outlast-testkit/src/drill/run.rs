@@ -25,9 +25,6 @@ use super::{
     world::{Verdict, World},
 };
 
-/// No run takes that long, also on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(240);
-
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -84,7 +81,7 @@ pub async fn run(options: Options) -> Result<Vec<Line>> {
         );
     }
     table.retain(|row| {
-        options.rows.is_empty()
+        (options.rows.is_empty() && !row.is_long())
             || options
                 .rows
                 .iter()
@@ -183,11 +180,14 @@ impl Runner {
         let world = Arc::new(world.await?);
         // A drill that panics has failed, and the others go on.
         let work = AssertUnwindSafe(scenario.work(world.clone())).catch_unwind();
-        match tokio::time::timeout(PATIENCE, work).await {
+        match tokio::time::timeout(scenario.patience, work).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => world.violated(format_args!("the drill failed: {error:#}")),
             Ok(Err(panic)) => world.violated(format_args!("the drill failed: {}", text(&*panic))),
-            Err(_) => world.violated(format_args!("the drill hangs: no end after {PATIENCE:?}")),
+            Err(_) => world.violated(format_args!(
+                "the drill hangs: no end after {:?}",
+                scenario.patience
+            )),
         }
         let verdict = world.end();
         let failed = !verdict.violations.is_empty();

@@ -74,6 +74,9 @@ pub struct WorkerArgs {
     /// The handlers of these intents abort the process.
     #[arg(long)]
     pub abort_at: Vec<i64>,
+    /// Outside effects are not written down.
+    #[arg(long)]
+    pub unwritten: bool,
     /// How many children each event has that fans out.
     #[arg(long, default_value_t = 3)]
     pub children: i64,
@@ -354,7 +357,9 @@ impl Site {
 
     /// An effect outside: on disk before the handler returns.
     async fn outside(&self, consumer: &str, did: &Attempt<impl Deed>) -> Result<(), Failure> {
-        self.outside.write(&self.done(consumer, did));
+        if !self.args.unwritten {
+            self.outside.write(&self.done(consumer, did));
+        }
         self.work(consumer, did).await
     }
 

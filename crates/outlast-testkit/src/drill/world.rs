@@ -204,17 +204,9 @@ impl World {
         let work = self.number("select count(*) from outlast._event").await?;
         let work = WORK * u32::try_from(work)? * u32::try_from(consumers)?;
         let backoff = Duration::from_secs(failures.checked_sub(1).map_or(0, |n| 1 << n));
-        let allowed = LEASE + backoff + 2 * POLL + work;
         let client = self.client().await?;
-        let rest = rest::until_rest(&client, consumers, allowed).await;
-        self.note(format_args!("{rest}"));
-        if !rest.in_time {
-            self.violated(format_args!(
-                "{rest} (lease {LEASE:?} + backoff {backoff:?} + 2 polls + {work:?} of work)"
-            ));
-        }
-        self.found().rest = Some(rest);
-        self.stop().await;
+        self.comes_to_rest(consumers, LEASE + backoff + 2 * POLL + work)
+            .await?;
         let (facts, report) = outlast_checker::check(&client, &self.folder, expect).await?;
         if !report.violations.is_empty() {
             // The database is gone when somebody looks.
@@ -225,6 +217,21 @@ impl World {
         }
         self.note(format_args!("{report:?}"));
         self.found().report = report;
+        Ok(())
+    }
+
+    /// Waits until no work is open, and stops the workers.
+    pub(super) async fn comes_to_rest(&self, consumers: usize, allowed: Duration) -> Result<()> {
+        let client = self.client().await?;
+        let rest = rest::until_rest(&client, consumers, allowed).await;
+        self.note(format_args!("{rest}"));
+        if !rest.in_time {
+            self.violated(format_args!(
+                "{rest} (lease {LEASE:?} + backoff + 2 polls of {POLL:?} + work)"
+            ));
+        }
+        self.found().rest = Some(rest);
+        self.stop().await;
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use outlast_engine::crash::Point;
-use outlast_testkit::drill::rows;
+use outlast_testkit::drill::{plant::Plant, rows};
+use outlast_testkit::pg;
 use outlast_testkit::process::Process;
 use serde_json::Value;
 
@@ -118,6 +119,16 @@ async fn planted_faults_are_seen() {
             assert!(text.contains("again: ./run prove"), "{text}");
         });
         join_all(seen).await;
+    }
+}
+
+#[tokio::test]
+async fn every_fault_that_can_be_planted_takes_root_in_the_product_as_it_is() {
+    for plant in Plant::ALL {
+        let database = pg::outlast().await;
+        let client = database.connect().await;
+        let planted = client.batch_execute(&plant.sql()).await;
+        assert!(planted.is_ok(), "{}: {planted:?}", plant.as_str());
     }
 }
 

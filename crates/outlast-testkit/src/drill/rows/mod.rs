@@ -8,8 +8,9 @@ mod e3;
 mod e5;
 mod e7;
 mod e8;
+mod million;
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use futures_util::future::LocalBoxFuture;
@@ -40,6 +41,8 @@ pub struct Scenario {
     pub server: Option<&'static [(&'static str, &'static str)]>,
     /// Part of the small setting.
     pub core: bool,
+    /// No run takes that long, also on a slow machine.
+    pub patience: Duration,
     work: Work,
 }
 
@@ -57,6 +60,7 @@ impl Scenario {
             name: name.into(),
             server: None,
             core: false,
+            patience: Duration::from_secs(240),
             work: Arc::new(move |world| Box::pin(work(world))),
         }
     }
@@ -64,6 +68,12 @@ impl Scenario {
     /// It gets a server of its own.
     fn alone(mut self, settings: &'static [(&'static str, &'static str)]) -> Self {
         self.server = Some(settings);
+        self
+    }
+
+    /// It takes longer than others, and only runs when its row is named.
+    fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -84,6 +94,16 @@ impl fmt::Debug for Scenario {
     }
 }
 
+impl Row {
+    /// Whether it takes so long that it runs only when it is named.
+    pub fn is_long(&self) -> bool {
+        let hour = Duration::from_secs(3600);
+        self.scenarios
+            .iter()
+            .any(|scenario| scenario.patience > hour)
+    }
+}
+
 /// Every row that exists.
 pub fn all() -> Vec<Row> {
     vec![
@@ -94,6 +114,7 @@ pub fn all() -> Vec<Row> {
         e7::row(),
         e8::row(),
         e11::row(),
+        million::row(),
     ]
 }
 
