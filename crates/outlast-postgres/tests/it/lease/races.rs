@@ -200,11 +200,10 @@ async fn two_ends_of_one_batch_with_seals_in_one_of_them_do_not_wait_for_each_ot
         let (sealed, ended, ()) = tokio::join!(sealing, ending, opening);
         if planted {
             let states = [sealed.map(drop).err(), ended.map(drop).err()];
-            let deadlocks = states
-                .iter()
-                .flatten()
-                .filter(|error| sql::short(error).starts_with("40P01"));
-            assert_eq!(deadlocks.count(), 1);
+            // From PostgreSQL 17 on the guard of a lapsed lease may be quicker than the deadlock's detection.
+            let ended = states.iter().flatten().map(sql::short);
+            let ended = ended.filter(|error| ["40P01", "25P04"].contains(&&error[..5]));
+            assert_eq!(ended.count(), 1);
         } else {
             assert_eq!(sealed.expect("seals and ends"), Some(0));
             assert_eq!(ended.expect("finds it ended"), Vec::<i32>::new());
