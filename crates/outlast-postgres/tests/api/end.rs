@@ -36,10 +36,10 @@ async fn rows(watcher: &Client) -> Option<String> {
 }
 
 /// Connections of this database, other than ours, that have a transaction open.
-const OPEN: &str = "select count(*)::text from pg_stat_activity where datname = current_database() and xact_start is not null \
+pub(super) const OPEN: &str = "select count(*)::text from pg_stat_activity where datname = current_database() and xact_start is not null \
     and pid <> pg_backend_pid() and backend_type = 'client backend'";
 
-async fn nothing_stays_open(watcher: &Client) {
+pub(super) async fn nothing_stays_open(watcher: &Client) {
     let none = async || (one(watcher, OPEN).await.as_deref() == Some("0")).then_some(());
     wait_for("no transaction stays open", PATIENCE, none).await;
 }

@@ -1,5 +1,6 @@
 //! Emitting through every driver, the ends of a transaction, and connecting: against real PostgreSQL.
 
+mod cancel;
 mod connect;
 mod drivers;
 mod emit;
