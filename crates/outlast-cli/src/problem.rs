@@ -202,7 +202,11 @@ fn judge(error: &Error) -> (Exit, Option<Cow<'static, str>>) {
         ),
         Error::Stopped(_) => (
             Exit::Stopped,
-            "look before anything is sent again; the page says what to check and how to go on",
+            "look before anything is sent again: `outlast restore status` says what was found",
+        ),
+        Error::Held(_) => (
+            Exit::Stopped,
+            "`outlast restore status` says what was found, `outlast restore confirm` lets work go on",
         ),
         Error::Conflict { .. } => (
             Exit::Found,

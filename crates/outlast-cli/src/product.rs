@@ -73,6 +73,10 @@ enum Command {
     Apply(apply::Apply),
     /// List who did what
     Audit(audit::Audit),
+    /// Say what a restored or copied database lacks, and let work go on
+    Restore(restore::Restore),
+    /// Show or set what this database is called
+    Deployment(deployment::Deployment),
     /// Show the settings and their origin, or print the default file
     Config(config::Config),
     /// Print the completions of a shell
@@ -97,6 +101,8 @@ impl Cli {
             Command::Resume(c) => c.run(global).await,
             Command::Apply(c) => c.run(global).await,
             Command::Audit(c) => c.run(global).await,
+            Command::Restore(c) => c.run(global).await,
+            Command::Deployment(c) => c.run(global).await,
             Command::Config(c) => c.run(global, &Base::default()).await,
             Command::Completions(c) => c.run(global),
         }

@@ -299,6 +299,10 @@ select p.process, max(p.seq) as seq, max(p.written_at) as last_at,
        bool_or(p.server = pg_postmaster_start_time()) as reported
 from outlast._process p group by p.process;
 
+create or replace function outlast._iso(at timestamptz) returns text
+language sql stable
+as $$ select to_char(at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
+
 -- What a person wants to know before confirming, as one document.
 create or replace function outlast._restore_status() returns jsonb
 language plpgsql stable
@@ -311,13 +315,13 @@ begin
     'deployment', h.deployment, 'stopped', h.stopped, 'held', h.held,
     'database_is_ours', h.database_oid = (select d.oid from pg_catalog.pg_database d where d.datname = current_database()),
     'xids_are_ours', ours, 'confirmed', h.confirmed,
-    'standby', pg_is_in_recovery(), 'server_started', pg_postmaster_start_time(), 'timeline', outlast._timeline(),
+    'standby', pg_is_in_recovery(), 'server_started', outlast._iso(pg_postmaster_start_time()), 'timeline', outlast._timeline(),
     'servers_seen', (select count(*) from outlast._server),
     'timeline_before', (select s.timeline from outlast._server s where s.timeline <> outlast._timeline() order by s.seen_at desc limit 1),
     'last_id_drawn', last, 'last_id_used', outlast._id_top(),
     'ids_used_again', case when ours then 0 else (select count(*) from outlast._reused(last, outlast._id_top())) end,
     'events', (select count(*) from outlast._event),
-    'newest_event_at', (select max(e.emitted_at) from outlast._event e),
+    'newest_event_at', (select outlast._iso(max(e.emitted_at)) from outlast._event e),
     'batches_in_flight', (select count(*) from outlast._lease l where l.room = 'batch'),
     'events_in_flight', (select coalesce(sum(b.events), 0) from outlast._lease l
        join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq) where l.room = 'batch'),
@@ -325,10 +329,10 @@ begin
     'waiting_consumers', (select coalesce(jsonb_agg(c.name order by c.name), '[]') from outlast._consumer c
        where not c.local and c.state = 'active'),
     'missing', (select coalesce(jsonb_agg(jsonb_build_object(
-         'process', m.process, 'told', m.told, 'known', m.known, 'found_at', m.found_at) order by m.found_at), '[]')
+         'process', m.process, 'told', m.told, 'known', m.known, 'found_at', outlast._iso(m.found_at)) order by m.found_at), '[]')
        from outlast._missing m),
     'processes', (select coalesce(jsonb_agg(jsonb_build_object(
-         'process', p.process, 'last_at', p.last_at, 'reported', p.reported) order by p.last_at desc), '[]')
+         'process', p.process, 'last_at', outlast._iso(p.last_at), 'reported', p.reported) order by p.last_at desc), '[]')
        from (select * from outlast.process x order by x.last_at desc limit 100) p))
   from outlast._house h);
 end $$;

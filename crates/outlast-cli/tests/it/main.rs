@@ -12,6 +12,7 @@ mod migrate;
 mod own;
 mod parked;
 mod retention;
+mod restore;
 mod run;
 mod schema;
 mod schemas;
