@@ -14,7 +14,7 @@ pub(crate) mod incidents;
 pub(crate) mod migrate;
 pub(crate) mod parked;
 pub(crate) mod pause;
-pub(crate) mod retention;
 pub(crate) mod restore;
+pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod verify;

@@ -29,6 +29,8 @@ pub struct Expect {
     pub fan_out: Option<(String, usize)>,
     /// Intents whose events must end in quarantine, and no other event does.
     pub quarantined: HashSet<i64>,
+    /// True where history was rewound: what was done outside for events that are gone is counted, not held against anybody.
+    pub rewound: bool,
 }
 
 /// A consumer of a drill.
@@ -73,6 +75,8 @@ pub struct Report {
     pub unknown: usize,
     /// Of those that clients were told of, how many a crash took back (only where `durable` is false).
     pub taken_back: usize,
+    /// Outside effects for events that a rewind took back: what others saw and the database does not know.
+    pub only_outside: usize,
     /// Events in the log.
     pub events: usize,
     /// Outside effects beyond the first for their event and consumer.

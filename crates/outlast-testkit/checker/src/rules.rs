@@ -169,7 +169,13 @@ fn inside(facts: &Facts, expect: &Expect, consumer: &Consumer, report: &mut Repo
 
 /// At least one line for each event; the others are counted.
 fn outside(facts: &Facts, expect: &Expect, consumer: &Consumer, report: &mut Report) {
-    let (effects, name) = (by_event(&facts.outside, &consumer.name), &consumer.name);
+    let (mut effects, name) = (by_event(&facts.outside, &consumer.name), &consumer.name);
+    if expect.rewound {
+        let events = by_id(&facts.events);
+        let before = effects.len();
+        effects.retain(|id, _| events.contains_key(id));
+        report.only_outside += before - effects.len();
+    }
     report.tell(due(facts, expect, consumer).filter_map(|event| {
         let none = !effects.contains_key(&event.event_id);
         none.then(|| {

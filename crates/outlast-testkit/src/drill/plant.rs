@@ -35,11 +35,15 @@ pub enum Plant {
     EndsBelow,
     /// Not of the product: a handler that writes children in transactions of their own.
     ChildApart,
+    /// After a dump, events are judged by the transaction ids of the server that wrote them.
+    NoBase,
+    /// What leaves the database does not wait after a rewind.
+    NoHold,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::NoFence,
         Self::ReclaimByUpdate,
         Self::FinishBelieves,
@@ -49,6 +53,8 @@ impl Plant {
         Self::TokenRead,
         Self::EndsBelow,
         Self::ChildApart,
+        Self::NoBase,
+        Self::NoHold,
     ];
 
     /// Its word.
@@ -63,6 +69,8 @@ impl Plant {
             Self::TokenRead => "token-read",
             Self::EndsBelow => "ends-below",
             Self::ChildApart => "child-apart",
+            Self::NoBase => "no-base",
+            Self::NoHold => "no-hold",
         }
     }
 
@@ -77,6 +85,8 @@ impl Plant {
             Self::TokenRead => ("E5", "clock-jumps-read-committed"),
             Self::EndsBelow => ("E5", "later-batch-ends-first"),
             Self::ChildApart => ("E7", "between-two-children"),
+            Self::NoBase => ("E13", "dump"),
+            Self::NoHold => ("E13", "promoted-lagging"),
         }
     }
 
@@ -130,6 +140,13 @@ impl Plant {
                       or (x.room, x.consumer, x.lane) = ((l).room, (l).consumer, (l).lane) and x.seq < (l).seq;')"
             }
             Self::ChildApart => "",
+            Self::NoBase => {
+                "call pg_temp.plant('_scan', '(e.id <= base or pg_visible_in_snapshot(e.xid, visible))',
+                   'pg_visible_in_snapshot(e.xid, visible)')"
+            }
+            Self::NoHold => {
+                "call pg_temp.plant('_check_running', 'if h.held is not null', 'if false')"
+            }
         }
     }
 }

@@ -47,6 +47,9 @@ pub struct WorkerArgs {
     /// Its consumers: `name=form[,isolation][,driver]`.
     #[arg(long, required = true)]
     pub consumer: Vec<Spec>,
+    /// The deployment that it is configured for.
+    #[arg(long)]
+    pub deployment: Option<String>,
     /// How long its leases are.
     #[arg(long, default_value_t = 2000)]
     pub lease_ms: u64,
@@ -210,6 +213,7 @@ pub async fn run(args: WorkerArgs) -> Result<()> {
         grace: Duration::from_millis(500),
         drain: Duration::from_secs(10),
         concurrency: args.concurrency,
+        deployment: args.deployment.clone(),
         ..Settings::default()
     };
     let site = Arc::new(Site {

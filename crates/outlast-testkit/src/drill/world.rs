@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -47,6 +47,7 @@ pub struct World {
     pub(super) server: Arc<Server>,
     folder: PathBuf,
     url: String,
+    moved: OnceLock<String>,
     program: PathBuf,
     plant: Option<Plant>,
     began: Instant,
@@ -61,6 +62,8 @@ struct Found {
     rest: Option<Rest>,
     report: Report,
     processes: Vec<(String, Arc<Process>)>,
+    /// Who may end badly.
+    others: Vec<(String, Arc<Process>)>,
     history: Option<File>,
     /// Kept for those who ask often.
     asking: Option<Arc<Client>>,
@@ -105,6 +108,7 @@ impl World {
             server,
             folder: folder.to_owned(),
             url,
+            moved: OnceLock::new(),
             program: program.to_owned(),
             plant,
             began: Instant::now(),
@@ -124,7 +128,13 @@ impl World {
 
     /// Where the database is.
     pub(super) fn url(&self) -> &str {
-        &self.url
+        self.moved.get().unwrap_or(&self.url)
+    }
+
+    /// From now on the database is there. Once.
+    pub(super) fn move_to(&self, url: String) {
+        self.note(format_args!("the database is at {url}"));
+        assert!(self.moved.set(url).is_ok(), "a world moves once");
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -133,7 +143,7 @@ impl World {
 
     /// A connection of the drill's own.
     pub(super) async fn client(&self) -> Result<Client> {
-        client(&self.url).await
+        client(self.url()).await
     }
 
     /// One number from the database.
@@ -253,12 +263,13 @@ impl World {
     /// Ends the run: all processes are killed, their output is kept, and so is the server's.
     pub(super) fn end(&self) -> Verdict {
         let mut found = std::mem::take(&mut *self.found());
-        for (name, process) in &found.processes {
+        for (name, process) in found.processes.iter().chain(&found.others) {
             process.kill();
             let log = self.folder.join(format!("{name}.log"));
             let _ = fs::write(log, process.lines().join("\n"));
         }
         found.processes.clear();
+        found.others.clear();
         let log = self.server.cluster().folder().join("server.log");
         let _ = fs::copy(log, self.folder.join("server.log"));
         Verdict {
@@ -292,5 +303,6 @@ pub(super) fn expect(specs: &[Spec]) -> Expect {
         durable: true,
         fan_out: None,
         quarantined: HashSet::new(),
+        rewound: false,
     }
 }

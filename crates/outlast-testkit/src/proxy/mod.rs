@@ -19,7 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -38,6 +38,7 @@ pub struct Proxy {
     address: SocketAddr,
     url: String,
     rules: Rules,
+    upstream: Arc<Mutex<Upstream>>,
     frozen: watch::Sender<bool>,
     cut: watch::Sender<()>,
     accepted: Arc<AtomicUsize>,
@@ -50,6 +51,17 @@ enum Upstream {
     Unix(PathBuf),
 }
 
+impl Upstream {
+    fn of(config: &tokio_postgres::Config) -> Self {
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        match config.get_hosts().first() {
+            Some(Host::Tcp(host)) => Self::Tcp(host.clone(), port),
+            Some(Host::Unix(folder)) => Self::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+            None => panic!("a connection string without a host"),
+        }
+    }
+}
+
 impl Proxy {
     /// Listens on a free port of 127.0.0.1, before the server of this connection string.
     ///
@@ -57,12 +69,7 @@ impl Proxy {
     /// If the connection string cannot be read, or there is no port.
     pub async fn before(url: &str) -> Self {
         let config: tokio_postgres::Config = url.parse().expect("a connection string");
-        let port = config.get_ports().first().copied().unwrap_or(5432);
-        let upstream = match config.get_hosts().first() {
-            Some(Host::Tcp(host)) => Upstream::Tcp(host.clone(), port),
-            Some(Host::Unix(folder)) => Upstream::Unix(folder.join(format!(".s.PGSQL.{port}"))),
-            None => panic!("a connection string with a host, not {url}"),
-        };
+        let upstream = Arc::new(Mutex::new(Upstream::of(&config)));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener
             .local_addr()
@@ -79,7 +86,7 @@ impl Proxy {
         let accepted = Arc::new(AtomicUsize::new(0));
         let accepting = accept(
             listener,
-            upstream,
+            upstream.clone(),
             rules.clone(),
             frozen.clone(),
             cut.clone(),
@@ -89,6 +96,7 @@ impl Proxy {
             address,
             url: format!("postgres://{login}@{address}/{database}"),
             rules,
+            upstream,
             frozen,
             cut,
             accepted,
@@ -133,6 +141,16 @@ impl Proxy {
         self.frozen.send_replace(false);
     }
 
+    /// New connections go to the server of this connection string; those that there are stay until [`cut`](Self::cut).
+    /// As when a name is made to point elsewhere.
+    ///
+    /// # Panics
+    /// If the connection string cannot be read.
+    pub fn lead_to(&self, url: &str) {
+        let config = url.parse().expect("a connection string");
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = Upstream::of(&config);
+    }
+
     /// Closes every connection that there is now.
     pub fn cut(&self) {
         self.cut.send_replace(());
@@ -147,7 +165,7 @@ impl Drop for Proxy {
 
 async fn accept(
     listener: TcpListener,
-    upstream: Upstream,
+    upstream: Arc<Mutex<Upstream>>,
     rules: Rules,
     frozen: watch::Sender<bool>,
     cut: watch::Sender<()>,
@@ -157,6 +175,7 @@ async fn accept(
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         accepted.fetch_add(1, Ordering::Relaxed);
+        let upstream = upstream.lock().unwrap_or_else(PoisonError::into_inner);
         let (upstream, rules, frozen, mut cut) = (
             upstream.clone(),
             rules.clone(),

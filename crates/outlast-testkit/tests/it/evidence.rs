@@ -47,7 +47,16 @@ fn is_result(line: &str) -> bool {
 }
 
 async fn holds(row: &str) {
-    let proved = prove(&[row, "--small"]).await;
+    holds_in(row, "").await;
+}
+
+/// Only the scenarios whose name contains this: a row with servers of its own for each is several tests.
+async fn holds_in(row: &str, only: &str) {
+    let mut args = vec![row, "--small"];
+    if !only.is_empty() {
+        args.extend(["--only", only]);
+    }
+    let proved = prove(&args).await;
     let text = proved.lines.join("\n");
     assert!(proved.content, "{text}");
     let result = proved.lines.iter().find(|line| is_result(line)).unwrap();
@@ -95,6 +104,39 @@ async fn e8_poison_is_put_aside_and_an_outage_is_waited_out() {
 #[tokio::test]
 async fn e11_an_unknown_commit_is_told_as_such_and_a_retry_makes_one_intent() {
     holds("E11").await;
+}
+
+#[tokio::test]
+async fn e13_a_dump_is_refused_until_a_person_has_looked_and_then_nothing_is_lost_or_doubled() {
+    holds_in("E13", "dump").await;
+}
+
+#[tokio::test]
+async fn e13_after_a_restored_backup_local_work_goes_on_and_the_rest_waits() {
+    holds_in("E13", "restored").await;
+}
+
+#[tokio::test]
+async fn e13_a_copy_beside_the_original_is_held_when_a_process_meets_it_and_the_original_goes_on() {
+    holds_in("E13", "copy-beside").await;
+}
+
+#[tokio::test]
+async fn e13_a_promoted_standby_goes_on_by_itself_if_it_has_everything_and_else_waits_for_a_person()
+{
+    holds_in("E13", "promoted").await;
+}
+
+#[tokio::test]
+async fn faults_of_restore_are_seen() {
+    for (plant, seen) in [
+        ("no-base", "not at rest"),
+        ("no-hold", "mail went on without a person"),
+    ] {
+        let proved = prove(&["--plant", plant, "--small"]).await;
+        let text = proved.lines.join("\n");
+        assert!(!proved.content && text.contains(seen), "{plant}: {text}");
+    }
 }
 
 #[tokio::test]

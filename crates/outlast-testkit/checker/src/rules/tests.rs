@@ -70,6 +70,10 @@ fn well() -> Facts {
 }
 
 fn judged(durable: bool, lie: impl FnOnce(&mut Facts)) -> Report {
+    judged_after(durable, false, lie)
+}
+
+fn judged_after(durable: bool, rewound: bool, lie: impl FnOnce(&mut Facts)) -> Report {
     let consumer = |name: &str, effects| Consumer {
         name: name.to_owned(),
         effects,
@@ -83,6 +87,7 @@ fn judged(durable: bool, lie: impl FnOnce(&mut Facts)) -> Report {
         durable,
         fan_out: None,
         quarantined: HashSet::new(),
+        rewound,
     };
     let mut facts = well();
     lie(&mut facts);
@@ -161,6 +166,7 @@ fn family(lie: impl FnOnce(&mut Facts)) -> Vec<String> {
             consumer(LEDGER, Handles::Children),
         ],
         durable: true,
+        rewound: false,
         fan_out: Some(("parent".to_owned(), 2)),
         quarantined: HashSet::from([3]),
     };
@@ -228,6 +234,9 @@ fn what_a_crash_took_back_is_no_violation_where_clients_asked_for_it() {
     // But a handler must not have seen it.
     let report = judged(false, forget);
     assert!(report.violations[0].contains("phantom"), "{report:?}");
+    // Unless the history in which it was there was rewound: then it is counted.
+    let report = judged_after(false, true, forget);
+    assert_eq!((report.violations.len(), report.only_outside), (0, 1));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod crash;
 mod e1;
 mod e11;
+mod e13;
 mod e2;
 mod e3;
 mod e5;
@@ -114,6 +115,7 @@ pub fn all() -> Vec<Row> {
         e7::row(),
         e8::row(),
         e11::row(),
+        e13::row(),
         million::row(),
     ]
 }

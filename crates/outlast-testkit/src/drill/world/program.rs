@@ -54,7 +54,7 @@ impl<'w> Program<'w> {
             up,
         };
         this.set("folder", world.folder.display())
-            .set("url", &world.url)
+            .set("url", world.url())
     }
 
     /// One argument; a later one of the same name wins.
@@ -95,6 +95,16 @@ impl<'w> Program<'w> {
             .note(format_args!("{} is process {}", self.name, process.pid()));
         let mut found = self.world.found();
         found.processes.push((self.name, process.clone()));
+        Ok(process)
+    }
+
+    /// Starts one that may end badly: that is what the drill is about.
+    pub(crate) fn start_doomed(mut self) -> Result<Arc<Process>> {
+        let process = Arc::new(Process::spawn(&mut self.command)?);
+        self.world
+            .note(format_args!("{} is process {}", self.name, process.pid()));
+        let mut found = self.world.found();
+        found.others.push((self.name, process.clone()));
         Ok(process)
     }
 
