@@ -2,8 +2,11 @@
 
 -- Transaction ids restarted with a dump or a logical copy; then what is stored of them means nothing here.
 create or replace function outlast._xids_are_ours() returns boolean
-language sql stable
-as $$ select count(*) = 2 and bool_and(m.own_xid = m.xmin::text::bigint) from outlast._marker m $$;
+language plpgsql stable                          -- not sql: that is planned anew on each claim
+as $$
+begin
+  return (select count(*) = 2 and bool_and(m.own_xid = m.xmin::text::bigint) from outlast._marker m);
+end $$;
 
 -- The timeline of this server: another one after each promotion and each restore. '' where the server does not tell.
 create or replace function outlast._timeline() returns text
