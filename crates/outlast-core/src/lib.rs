@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod backoff;
+pub mod codec;
 pub mod duration;
 pub mod event;
 pub mod failure;
@@ -18,8 +19,10 @@ pub mod poll;
 pub mod size;
 pub mod sqlstate;
 pub mod text;
+pub mod trace;
 pub mod window;
 
+pub use codec::{Codec, CodecError};
 pub use event::{Consumable, Event, Payload, Unreadable};
 pub use failure::{Class, Classify, Failure};
 pub use follows::{Follows, Stored};

@@ -2,12 +2,20 @@
 
 use crate::{
     crash::{self, Point},
-    handler::{Delivery, SealState, seal},
+    handler::{Delivery, End, Received, SealState, around, seal},
     outlast::Outlast,
 };
-use outlast_core::{Consumable, Failure};
+use outlast_core::{
+    Codec, CodecError, Consumable, Failure, Outcome,
+    codec::{self, Decoding},
+};
 use outlast_postgres::{Error, tx::OwnedTx};
-use std::{fmt, ops::Deref, sync::OnceLock, time::SystemTime};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -49,7 +57,50 @@ impl<T> fmt::Debug for Attempt<T> {
     }
 }
 
+/// The reason in the inbox of an event whose key was destroyed.
+pub(crate) const ERASED: &str = "erased";
+
+/// Why there is no attempt.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// A failure like any other.
+    Failed(Failure),
+    /// Its key was destroyed, on purpose.
+    Erased,
+}
+
+impl From<Unread> for End {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Failed(failure) => Self::Failed(failure),
+            Unread::Erased => Self::Done(Outcome::skipped(ERASED)),
+        }
+    }
+}
+
 impl<T: Consumable> Attempt<T> {
+    /// Decodes the payload, if it is encoded, and reads it. The user's own code runs here: its panics are failures.
+    pub(crate) async fn open(mut delivery: Delivery) -> Result<Self, Unread> {
+        if let (Some(key), Some(codec)) = (&delivery.event.codec_key, &delivery.codec) {
+            let decoded = around::caught(decode(codec.as_ref(), &delivery.event, key)).await;
+            let plain = match decoded.map_err(Unread::Failed)? {
+                Ok(plain) => plain,
+                Err(CodecError::Erased) => return Err(Unread::Erased),
+                Err(why @ CodecError::Unavailable(_)) => {
+                    return Err(Unread::Failed(Failure::retry(why)));
+                }
+                Err(why) => {
+                    let reason = format_args!("unreadable: decode with key {key}: {why}");
+                    return Err(Unread::Failed(Failure::permanent(reason)));
+                }
+            };
+            let mut event = Received::clone(&delivery.event);
+            (event.payload, event.codec_key) = (plain.into(), None);
+            delivery.event = Arc::new(event);
+        }
+        around::catch(|| Self::read(delivery)).map_err(Unread::Failed)
+    }
+
     /// Reads the payload. What cannot be read is permanent: the same bytes will not read tomorrow.
     pub(crate) fn read(delivery: Delivery) -> Result<Self, Failure> {
         let event = &delivery.event;
@@ -67,7 +118,7 @@ impl<T: Consumable> Attempt<T> {
         }
         if let Some(key) = &event.codec_key {
             return Err(unreadable(&format_args!(
-                "it is encrypted with key {key} and no codec is set"
+                "it is encrypted with key {key}, and this worker has no codec: give it the one that it was emitted with"
             )));
         }
         let newest = T::version();
@@ -116,10 +167,12 @@ impl<T> Attempt<T> {
         self.delivery.given_up().await;
     }
 
-    /// The handle to emit with from here: this event's tenant, and this event as the cause.
+    /// The handle to emit with from here: this event's tenant, actor, story and trace, and this event as the cause.
     pub fn outlast(&self) -> &Outlast {
-        self.outlast
-            .get_or_init(|| Outlast::caused_by(&self.delivery.event).of(self.delivery.schema))
+        self.outlast.get_or_init(|| {
+            Outlast::caused_by(&self.delivery.event, self.delivery.codec.clone())
+                .of(self.delivery.schema)
+        })
     }
 
     /// An id that is the same in every try, for work that leaves by another road than your transaction.
@@ -169,6 +222,16 @@ impl<T> Attempt<T> {
     /// The story that it belongs to: its correlation id, or its own id if it began one.
     pub fn correlation_id(&self) -> Uuid {
         self.delivery.event.correlation_id.unwrap_or(self.id())
+    }
+
+    /// The event that led to it, if another one did.
+    pub fn causation_id(&self) -> Option<Uuid> {
+        self.delivery.event.causation_id
+    }
+
+    /// The W3C trace context that it was emitted in; what [`Attempt::outlast`] emits goes on with it.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.delivery.event.traceparent.as_deref()
     }
 
     /// A header that it was emitted with.
@@ -229,6 +292,22 @@ impl<T> Attempt<T> {
             }
         }
     }
+}
+
+/// The plain bytes of an encoded event.
+pub(crate) async fn decode(
+    codec: &dyn Codec,
+    event: &Received,
+    key: &str,
+) -> Result<Result<Vec<u8>, CodecError>, Failure> {
+    let about = codec::About::new(
+        &event.name,
+        event.version,
+        &event.tenant,
+        event.key.as_deref(),
+    );
+    let decoding: Decoding<'_> = codec.decode(&about, key, &event.payload);
+    Ok(decoding.await)
 }
 
 async fn rollback(tx: impl OwnedTx) {

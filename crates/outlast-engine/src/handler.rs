@@ -4,7 +4,7 @@
 //! future is ever dropped inside BEGIN or COMMIT. A try ends in an [`End`], which says what is durable; the loops decide
 //! what follows. Nothing here looks at leases or due times.
 
-mod around;
+pub(crate) mod around;
 mod batch;
 mod effect;
 pub(crate) mod seal;
@@ -21,7 +21,7 @@ pub(crate) use seal::{Seal, SealState};
 pub(crate) use tx::{Through, TxHandler};
 
 use bytes::Bytes;
-use outlast_core::{Failure, Outcome};
+use outlast_core::{Codec, Failure, Outcome};
 use outlast_postgres::{Error, schema::Schema, tx::BoxFuture};
 use std::{borrow::Cow, fmt, sync::Arc, time::SystemTime};
 use tokio::{task::JoinHandle, time::Instant};
@@ -40,6 +40,7 @@ pub(crate) struct Received {
     pub(crate) aggregate_version: Option<i64>,
     pub(crate) actor: Option<String>,
     pub(crate) correlation_id: Option<Uuid>,
+    pub(crate) causation_id: Option<Uuid>,
     pub(crate) traceparent: Option<String>,
     /// A JSON object of strings.
     pub(crate) headers: Option<String>,
@@ -64,6 +65,8 @@ pub(crate) struct Delivery {
     pub(crate) lost: CancellationToken,
     /// How far the completion of this try got. A new one for each try.
     pub(crate) seal: Seal,
+    /// What decodes its payload.
+    pub(crate) codec: Option<Arc<dyn Codec>>,
 }
 
 impl Delivery {
@@ -82,6 +85,7 @@ impl Delivery {
             deadline,
             lost,
             seal: Seal::default(),
+            codec: None,
         }
     }
 
@@ -89,6 +93,11 @@ impl Delivery {
     pub(crate) fn in_schema(mut self, schema: Schema) -> Self {
         self.schema = schema;
         self
+    }
+
+    /// With what decodes its payload.
+    pub(crate) fn decoded_by(self, codec: Option<Arc<dyn Codec>>) -> Self {
+        Self { codec, ..self }
     }
 
     /// Resolves when the try should stop: lease lost, deadline over, or draining.
@@ -124,6 +133,8 @@ pub(crate) enum End {
 #[derive(Debug)]
 pub(crate) struct BatchEnd {
     pub(crate) unreadable: Vec<(Uuid, Failure)>,
+    /// Their keys were destroyed: nothing is left to handle.
+    pub(crate) erased: Vec<Uuid>,
     pub(crate) ids: Vec<Uuid>,
     pub(crate) end: End,
 }
@@ -135,6 +146,7 @@ pub(crate) struct Context {
     /// The order of each key is kept.
     pub(crate) ordered: bool,
     pub(crate) around: Option<Around>,
+    pub(crate) codec: Option<Arc<dyn Codec>>,
 }
 
 /// Handles one event at a time.

@@ -5,10 +5,11 @@
 use crate::{
     attempt::Attempt,
     crash::{self, Point},
+    handler::Received,
     run::wake,
     worker::Worker,
 };
-use outlast_core::Event;
+use outlast_core::{Codec, Event, codec};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
@@ -37,7 +38,7 @@ use uuid::Uuid;
 /// tx.commit().await?;                       // both are there now, or neither
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Outlast {
     /// Or what is wrong with the name.
     schema: Result<Schema, Arc<str>>,
@@ -46,7 +47,43 @@ pub struct Outlast {
     correlation: Option<Uuid>,
     causation: Option<Uuid>,
     traceparent: Option<Arc<str>>,
+    codec: Option<Arc<dyn Codec>>,
 }
+
+impl fmt::Debug for Outlast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outlast")
+            .field("tenant", &self.tenant)
+            .field("actor", &self.actor)
+            .field("correlation", &self.correlation)
+            .field("causation", &self.causation)
+            .field("traceparent", &self.traceparent)
+            .field("codec", &self.codec.is_some())
+            .finish()
+    }
+}
+
+impl PartialEq for Outlast {
+    fn eq(&self, other: &Self) -> bool {
+        let codec = |one: &Self| one.codec.as_ref().map(Arc::as_ptr);
+        let words = |one: &Self| {
+            (
+                one.tenant.clone(),
+                one.actor.clone(),
+                one.traceparent.clone(),
+            )
+        };
+        let ids = |one: &Self| (one.correlation, one.causation);
+        let same = match (codec(self), codec(other)) {
+            (Some(one), Some(another)) => std::ptr::addr_eq(one, another),
+            (None, None) => true,
+            _ => false,
+        };
+        same && words(self) == words(other) && ids(self) == ids(other)
+    }
+}
+
+impl Eq for Outlast {}
 
 impl Default for Outlast {
     fn default() -> Self {
@@ -64,11 +101,12 @@ impl Outlast {
             correlation: None,
             causation: None,
             traceparent: None,
+            codec: None,
         }
     }
 
-    /// The handle inside a handler: this event's tenant and actor, and this event as the cause.
-    pub(crate) fn caused_by(event: &crate::handler::Received) -> Self {
+    /// The handle inside a handler: this event's tenant, actor and trace, and this event as the cause.
+    pub(crate) fn caused_by(event: &Received, codec: Option<Arc<dyn Codec>>) -> Self {
         Self {
             schema: Ok(Schema::DEFAULT),
             tenant: event.tenant.clone().into(),
@@ -76,6 +114,30 @@ impl Outlast {
             correlation: event.correlation_id.or(Some(event.id)),
             causation: Some(event.id),
             traceparent: event.traceparent.as_deref().map(Into::into),
+            codec,
+        }
+    }
+
+    /// The same, with payloads encoded before they are stored; a worker made from it decodes them.
+    ///
+    /// ```
+    /// # use outlast_core::{Codec, CodecError, codec::{About, Decoding, Encoded}};
+    /// # use outlast_engine::Outlast;
+    /// # use std::sync::Arc;
+    /// # struct PerTenant;
+    /// # impl Codec for PerTenant {
+    /// #     fn encode(&self, about: &About<'_>, plain: &[u8]) -> Result<Option<Encoded>, CodecError> { Ok(None) }
+    /// #     fn decode<'a>(&'a self, _: &'a About<'a>, _: &'a str, _: &'a [u8]) -> Decoding<'a> {
+    /// #         Box::pin(std::future::ready(Err(CodecError::Erased)))
+    /// #     }
+    /// # }
+    /// let outlast = Outlast::new().codec(Arc::new(PerTenant));
+    /// let worker = outlast.worker(());          // what it hands to handlers is plain
+    /// ```
+    pub fn codec(&self, codec: Arc<dyn Codec>) -> Self {
+        Self {
+            codec: Some(codec),
+            ..self.clone()
         }
     }
 
@@ -131,10 +193,17 @@ impl Outlast {
         }
     }
 
-    /// The same, with a W3C `traceparent`, so that a trace goes on through the event.
+    /// The same, with a W3C `traceparent`, so that a trace goes on through the event and what its handlers emit.
+    ///
+    /// What is none is dropped, as the recommendation says: no business fails for a trace. See
+    /// [`is_traceparent`](outlast_core::trace::is_traceparent).
     pub fn traceparent(&self, traceparent: &str) -> Self {
+        let valid = outlast_core::trace::is_traceparent(traceparent);
+        if !valid {
+            tracing::debug!("what was given as a traceparent is none and was dropped");
+        }
         Self {
-            traceparent: Some(traceparent.into()),
+            traceparent: valid.then(|| traceparent.into()),
             ..self.clone()
         }
     }
@@ -171,6 +240,7 @@ impl Outlast {
     ) -> Result<Vec<Accepted>, Error> {
         // The statement for many has no place for it, and to leave it out silently would lose it.
         if E::STRICT_KEY
+            || self.codec.is_some()
             || events
                 .iter()
                 .any(|event| event.aggregate_version().is_some())
@@ -224,7 +294,11 @@ impl Outlast {
 
     /// Starts the table of contents of a process that handles events. `state` is what every handler gets, by value.
     pub fn worker<S: Clone + Send + Sync + 'static>(&self, state: S) -> Worker<S> {
-        Worker::new(self.schema.clone(), state)
+        let worker = Worker::new(self.schema.clone(), state);
+        match &self.codec {
+            Some(codec) => worker.codec(codec.clone()),
+            None => worker,
+        }
     }
 
     /// Brings the schema of a database up to this program: what `outlast migrate` does.
@@ -257,8 +331,15 @@ pub struct Emit<'a, E> {
     event: &'a E,
     dedup: Option<String>,
     headers: BTreeMap<String, String>,
-    cause: Option<(Uuid, Uuid)>,
+    cause: Option<Cause>,
     id: Option<Uuid>,
+}
+
+/// The event that led to another, the story of both, and the trace.
+struct Cause {
+    id: Uuid,
+    story: Uuid,
+    traceparent: Option<String>,
 }
 
 impl<E> fmt::Debug for Emit<'_, E> {
@@ -289,7 +370,11 @@ impl<E> Emit<'_, E> {
 
     /// Names the event that led to this one. `attempt.outlast().emit(..)` does it by itself.
     pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
-        self.cause = Some((attempt.id(), attempt.correlation_id()));
+        self.cause = Some(Cause {
+            id: attempt.id(),
+            story: attempt.correlation_id(),
+            traceparent: attempt.traceparent().map(str::to_owned),
+        });
         self
     }
 
@@ -308,12 +393,26 @@ impl<E: Event> Emit<'_, E> {
         let headers = (!self.headers.is_empty())
             .then(|| to_json(&self.headers))
             .transpose()?;
-        let (causation_id, correlation_id) = match self.cause {
-            Some((cause, story)) => (Some(cause), Some(story)),
-            None => (self.outlast.causation, self.outlast.correlation),
+        let (causation_id, correlation_id, traceparent) = match &self.cause {
+            Some(cause) => (
+                Some(cause.id),
+                Some(cause.story),
+                cause.traceparent.as_deref(),
+            ),
+            None => (self.outlast.causation, self.outlast.correlation, None),
+        };
+        let encoded = self.encode(&json, key.as_deref())?;
+        let body = match &encoded {
+            Some((encoded, _)) => Body::Bytes {
+                bytes: &encoded.bytes,
+                content_type: "application/json",
+            },
+            None => Body::Json(&json),
         };
         let envelope = Envelope {
             schema: self.outlast.in_schema()?,
+            codec_key: encoded.as_ref().map(|(encoded, _)| encoded.key.as_str()),
+            digest: encoded.as_ref().and_then(|(_, digest)| digest.as_deref()),
             key: key.as_deref(),
             tenant: &self.outlast.tenant,
             dedup: self.dedup.as_deref(),
@@ -323,14 +422,41 @@ impl<E: Event> Emit<'_, E> {
             actor: self.outlast.actor.as_deref(),
             correlation_id,
             causation_id,
-            traceparent: self.outlast.traceparent.as_deref(),
+            // The handle's own is the younger span.
+            traceparent: self.outlast.traceparent.as_deref().or(traceparent),
             headers: headers.as_deref(),
-            ..Envelope::new(E::NAME, E::VERSION, Body::Json(&json))
+            ..Envelope::new(E::NAME, E::VERSION, body)
         };
         let accepted = event::emit(self.tx, &envelope).await;
         crash::at(Point::Emitted);
         wake::nudge();
         accepted
+    }
+}
+
+impl<E: Event> Emit<'_, E> {
+    /// What is stored instead, and what tells its content from another where that is asked.
+    fn encode(
+        &self,
+        json: &str,
+        key: Option<&str>,
+    ) -> Result<Option<(codec::Encoded, Option<Vec<u8>>)>, Error> {
+        let Some(codec) = &self.outlast.codec else {
+            return Ok(None);
+        };
+        // What no reader could be trusted with is found before it cannot be seen any more.
+        event::check_json(E::NAME, json)?;
+        let about = codec::About::new(E::NAME, E::VERSION, &self.outlast.tenant, key);
+        let failed = |why| Error::Codec {
+            name: E::NAME.to_owned(),
+            why,
+        };
+        let Some(encoded) = codec.encode(&about, json.as_bytes()).map_err(failed)? else {
+            return Ok(None);
+        };
+        let compared = self.dedup.is_some() || self.id.is_some();
+        let digest = compared.then(|| codec.digest(&about, json.as_bytes()));
+        Ok(Some((encoded, digest.transpose().map_err(failed)?)))
     }
 }
 

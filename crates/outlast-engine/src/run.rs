@@ -266,6 +266,7 @@ where
                 consumer: name.clone(),
                 ordered: planned.ordered,
                 around: plan.around.clone(),
+                codec: plan.codec.clone(),
             },
             name,
             state: plan.state.clone(),

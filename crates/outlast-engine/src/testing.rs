@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outlast_core::Event;
+use outlast_core::{Codec, Event, codec::About};
 use outlast_postgres::{
     Error, connect, migrate,
     schema::Schema,
@@ -26,6 +26,7 @@ pub struct TestWorker<S> {
     client: Client,
     schema: Schema,
     consumers: Vec<Consumer<S>>,
+    codec: Option<Arc<dyn Codec>>,
 }
 
 impl<S> std::fmt::Debug for TestWorker<S> {
@@ -64,6 +65,7 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         let name = tx.call("select current_database()::text", &[]).await?;
         drop(tx);
         let plan = worker.into_plan();
+        let codec = plan.codec.clone();
         let target = plan.target()?;
         let target = match name.into_iter().next().flatten() {
             Some(name) => target.database(&name),
@@ -81,6 +83,7 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
             client,
             schema,
             consumers,
+            codec,
         })
     }
 
@@ -120,24 +123,41 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         self.query(sql, &[(&seconds, Type::FLOAT8)]).await;
     }
 
-    /// Every event of this type that was emitted and committed, in the order of the log.
+    /// Every event of this type that was emitted and committed, in the order of the log, decoded by the worker's codec.
     ///
     /// # Panics
     /// When one cannot be read as `E`.
     pub async fn emitted<E: Event>(&self) -> Vec<E> {
         let rows = self
             .query(
-                "select payload from outlast.event where type = $1 order by log_id",
+                "select payload, codec_key, version::int, tenant, key from outlast.event where type = $1 order by log_id",
                 &[(&E::NAME, Type::TEXT)],
             )
             .await;
-        rows.iter()
-            .map(|row| {
-                serde_json::from_slice(row.get(0)).unwrap_or_else(|error| {
-                    panic!("an event `{}` cannot be read: {error}", E::NAME)
-                })
-            })
-            .collect()
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let read = self.plain::<E>(row).await;
+            events.push(
+                read.unwrap_or_else(|why| panic!("an event `{}` cannot be read: {why}", E::NAME)),
+            );
+        }
+        events
+    }
+
+    async fn plain<E: Event>(&self, row: &tokio_postgres::Row) -> Result<E, String> {
+        let (stored, key): (&[u8], Option<&str>) = (row.get(0), row.get(1));
+        let decoded;
+        let plain = match key {
+            None => stored,
+            Some(key) => {
+                let codec = self.codec.as_ref().ok_or("the worker has no codec")?;
+                let version = u16::try_from(row.get::<_, i32>(2)).unwrap_or(u16::MAX);
+                let about = About::new(E::NAME, version, row.get(3), row.get(4));
+                decoded = codec.decode(&about, key, stored).await;
+                decoded.as_deref().map_err(ToString::to_string)?
+            }
+        };
+        serde_json::from_slice(plain).map_err(|error| error.to_string())
     }
 
     /// The one event of this type.

@@ -7,7 +7,7 @@ use crate::{
     handler::{About, Around, Handler, Running},
     settings::Settings,
 };
-use outlast_core::{Failure, Outcome, name};
+use outlast_core::{Codec, Failure, Outcome, name};
 use outlast_postgres::{Error, connect::Target, schema::Schema, tx::BoxFuture};
 use std::{collections::HashSet, fmt, future::Future, sync::Arc};
 
@@ -43,6 +43,7 @@ pub(crate) struct Plan<S> {
     /// The handle's, or what is wrong with it; the settings may name another.
     schema: Result<Schema, Arc<str>>,
     pub(crate) database: Option<String>,
+    pub(crate) codec: Option<Arc<dyn Codec>>,
 }
 
 /// What was written down about a [`Worker`].
@@ -88,6 +89,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 settings,
                 schema,
                 database: None,
+                codec: None,
             },
         }
     }
@@ -129,6 +131,13 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// Which database to work for. The default is `OUTLAST_DATABASE_URL`, else `DATABASE_URL`, else the `PG…` variables.
     pub fn database(mut self, url: impl Into<String>) -> Self {
         self.plan.database = Some(url.into());
+        self
+    }
+
+    /// What decodes payloads before a handler gets them, and encodes what handlers emit. A worker made by
+    /// [`Outlast::worker`](crate::Outlast::worker) has the codec of that handle.
+    pub fn codec(mut self, codec: Arc<dyn Codec>) -> Self {
+        self.plan.codec = Some(codec);
         self
     }
 

@@ -41,6 +41,19 @@ begin
   return true;
 end $$;
 
+-- A W3C traceparent; what is none is dropped, because nobody's business shall fail for a trace. The rule is that of
+-- `outlast_core::trace`. Not a regular expression: see above.
+create or replace function outlast._traceparent(t text) returns text
+language sql immutable parallel safe
+as $$
+  select case when length(t) between 55 and 500 and octet_length(t) = length(t)
+    and substr(t, 3, 1) = '-' and substr(t, 36, 1) = '-' and substr(t, 53, 1) = '-'
+    and translate(left(t, 2) || substr(t, 4, 32) || substr(t, 37, 16) || substr(t, 54, 2), '0123456789abcdef', '') = ''
+    and left(t, 2) <> 'ff' and (length(t) = 55 or left(t, 2) <> '00' and substr(t, 56, 1) = '-')
+    and translate(substr(t, 4, 32), '0', '') <> '' and translate(substr(t, 37, 16), '0', '') <> ''
+    then t end
+$$;
+
 -- The bytes: their size for all, their readability for JSON. They are checked, never changed.
 create or replace function outlast._check_payload(type text, content_type text, bytes bytea) returns boolean
 language plpgsql immutable parallel safe

@@ -1,12 +1,15 @@
 -- The public door of the log. One statement of the caller's own transaction; durable when that commits, gone when it
 -- does not. Exactly the given bytes are stored and delivered. Never notifies workers that are awake, and none at all
--- unless the setting wake says so: that would serialise commits.
+-- unless the setting wake says so: that would serialise commits. A payload with a codec_key is ciphertext: its content type
+-- is that of the plain text, and is not looked for in it. Its bytes differ each time, so who emits it with a dedup key
+-- gives the digest (rule 2): a MAC, because a plain hash of what was erased could still be guessed at.
 create or replace function outlast.emit(
   type text, payload text default null, key text default null, tenant text default '', dedup text default null,
   version int default 1, event_id uuid default null, source text default null, subject text default null,
   aggregate_version bigint default null, actor text default null, correlation_id uuid default null,
   causation_id uuid default null, traceparent text default null, headers jsonb default null, bytes bytea default null,
   content_type text default 'application/json', codec_key text default null, strict_key boolean default false,
+  digest bytea default null,
   out id uuid, out new boolean, out conflict boolean, out expired boolean, out first_digest bytea, out xid xid8)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -32,7 +35,10 @@ begin
     raise exception 'emit %: give either payload or bytes', emit.type using errcode = 'OL005';
   end if;
   if _bytes is null then _bytes := convert_to(emit.payload, 'UTF8'); end if;
-  _ok := outlast._check_payload(emit.type, emit.content_type, _bytes);
+  _ok := outlast._check_payload(emit.type, case when emit.codec_key is null then emit.content_type else 'application/octet-stream' end, _bytes);
+  if emit.digest is not null and octet_length(emit.digest) not between 16 and 64 then
+    raise exception 'emit %: a digest of % bytes is not 16 to 64', emit.type, octet_length(emit.digest) using errcode = 'OL005';
+  end if;
 
   if emit.strict_key and emit.key is null then
     raise exception 'emit %: strict_key numbers the events of a key, and there is none', emit.type using errcode = 'OL005';
@@ -54,9 +60,9 @@ begin
   if emit.event_id is not null then
     -- An own id is a key like another, of no type and for every tenant: the log has no unique index over its leaves, and
     -- above READ COMMITTED a look into it would not see who was quicker.
-    _digest := outlast._digest(emit.type, emit.content_type, _bytes);
+    _digest := coalesce(emit.digest, outlast._digest(emit.type, emit.content_type, _bytes));
     insert into outlast._dedup as d (tenant, type, key, rule, digest, event_id, taken_at)
-    values ('', '', emit.event_id::text, 1, _digest, emit.event_id, _at)
+    values ('', '', emit.event_id::text, case when emit.digest is null then 1 else 2 end, _digest, emit.event_id, _at)
     on conflict do nothing;
     if not found then
       select d.digest, d.event_id, d.taken_at into strict _first
@@ -70,9 +76,9 @@ begin
     first_digest := _digest;
   end if;
   if emit.dedup is not null then
-    _digest := outlast._digest(emit.type, emit.content_type, _bytes);
+    _digest := coalesce(emit.digest, outlast._digest(emit.type, emit.content_type, _bytes));
     insert into outlast._dedup as d (tenant, type, key, rule, digest, event_id, taken_at)
-    values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)
+    values (emit.tenant, emit.type, emit.dedup, case when emit.digest is null then 1 else 2 end, _digest, emit.id, _at)
     on conflict do nothing;
     if not found then
       select d.digest, d.event_id, d.taken_at into strict _first
@@ -104,7 +110,7 @@ begin
     causation_id, type, tenant, key, source, subject, actor, traceparent, content_type, codec_key, headers, payload)
   values (outlast._log_slot(_at), emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version, _seq,
     emit.correlation_id, emit.causation_id, emit.type, emit.tenant, emit.key, emit.source, emit.subject, emit.actor,
-    emit.traceparent, emit.content_type, emit.codec_key, emit.headers, _bytes);
+    outlast._traceparent(emit.traceparent), emit.content_type, emit.codec_key, emit.headers, _bytes);
   _ok := outlast._woken();
   new := true;
 end $$;
@@ -178,7 +184,7 @@ begin
         type, tenant, key, source, actor, traceparent, content_type, payload)
       select outlast._log_slot(_at), emit_all.version, g.log_id, _xid, g.event_id, _at, emit_all.correlation_id,
         emit_all.causation_id, emit_all.type, emit_all.tenant, g.key, emit_all.source, emit_all.actor,
-        emit_all.traceparent, 'application/json', convert_to(g.payload, 'UTF8')
+        outlast._traceparent(emit_all.traceparent), 'application/json', convert_to(g.payload, 'UTF8')
       from given g order by g.ord
     )
     select g.ord, g.event_id, _xid from given g order by g.ord;

@@ -47,7 +47,7 @@ create table outlast._dedup (
   tenant          text not null,
   type            text not null,
   key             text not null,
-  rule            smallint not null,           -- which digest rule: 1 = type, content type, payload bytes
+  rule            smallint not null,           -- which digest rule: 1 = type, content type, payload bytes; 2 = the caller's, of what he encrypted
   digest          bytea not null,
   event_id        uuid not null,
   taken_at        timestamptz not null,

@@ -49,6 +49,15 @@ pub enum Error {
         key: String,
     },
 
+    /// The codec could not encode the payload, or not say what it is. Nothing was written.
+    #[error("emit {name}: {why} (OUT-0010)")]
+    Codec {
+        /// The event type.
+        name: String,
+        /// What the codec said.
+        why: outlast_core::CodecError,
+    },
+
     /// The payload is too large. Store the content elsewhere and emit a reference to it.
     #[error(
         "payload of {bytes} bytes is over the limit of {limit}: store the content elsewhere and emit a reference to it"
@@ -281,6 +290,7 @@ impl Error {
             Self::Config(_) => Some("OUT-0008"),
             Self::PoolExhausted => Some("OUT-0009"),
             Self::NotAllowed { .. } => Some("OUT-0020"),
+            Self::Codec { .. } => Some("OUT-0010"),
             _ => None,
         }
     }
@@ -294,6 +304,7 @@ impl Error {
             Self::Stalled { .. } | Self::PoolExhausted | Self::Standby | Self::CommitUnknown(_) => {
                 true
             }
+            Self::Codec { why, .. } => matches!(why, outlast_core::CodecError::Unavailable(_)),
             Self::Connect { why, .. } => {
                 matches!(
                     why,
@@ -338,6 +349,10 @@ mod tests {
             Error::NotAllowed {
                 what: "x".into(),
                 grant: "y".into(),
+            },
+            Error::Codec {
+                name: "x".into(),
+                why: outlast_core::CodecError::Erased,
             },
         ];
         for error in met {

@@ -66,7 +66,8 @@
 #[cfg(feature = "cli")]
 pub use outlast_cli::cli;
 pub use outlast_core::{
-    Class, Classify, Consumable, Event, Failure, Follows, Outcome, Payload, Stored, Unreadable,
+    Class, Classify, Codec, CodecError, Consumable, Event, Failure, Follows, Outcome, Payload,
+    Stored, Unreadable, codec,
 };
 pub use outlast_engine::{
     About, Attempt, BatchFn, Consumer, Emit, Outlast, Running, Sealed, Settings, Start, TxFn,

@@ -14,6 +14,7 @@ select id,
        headers::text as headers,
        content_type,
        payload,
+       codec_key,
        to_char(emitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as emitted_at,
        log_id
 from outlast.event

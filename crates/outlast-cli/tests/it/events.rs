@@ -332,3 +332,20 @@ async fn a_reader_that_goes_away_is_no_error() {
         (Some(0), &b""[..])
     );
 }
+
+#[tokio::test]
+async fn an_encrypted_payload_is_named_as_one_and_not_shown_as_garbage() {
+    let (database, client) = database().await;
+    let sql = "select id::text from outlast.emit('a', bytes => '\\x41ff1b5b', codec_key => 'tenant/mary')";
+    let id = text(&client, sql).await;
+    let shown = outlast(database.url(), &["events", "show", &id])
+        .await
+        .fine()
+        .says("4 bytes, encrypted with key tenant/mary");
+    assert!(!shown.out.contains("41ff"), "{shown:#?}");
+    let json = outlast(database.url(), &["events", "show", &id, "--json"])
+        .await
+        .fine();
+    assert_eq!(json.json()[0]["codec_key"], "tenant/mary");
+    assert_eq!(json.json()[0]["payload"], "41ff1b5b");
+}

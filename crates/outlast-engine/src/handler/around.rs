@@ -122,7 +122,9 @@ pub(super) async fn run<'a>(
     result
 }
 
-async fn caught(work: impl Future<Output = Result<Outcome, Failure>>) -> Result<Outcome, Failure> {
+pub(crate) async fn caught<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(result) => result,
         Err(panic) => Err(failure(panic.as_ref())),
@@ -130,7 +132,7 @@ async fn caught(work: impl Future<Output = Result<Outcome, Failure>>) -> Result<
 }
 
 /// Runs what is not a future, such as reading a payload by the user's own `upcast`.
-pub(super) fn catch<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn catch<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(failure(panic.as_ref())))
 }

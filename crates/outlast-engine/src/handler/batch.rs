@@ -2,11 +2,14 @@
 
 use super::{
     About, BatchEnd, Context, Delivery, End, Many, SealState,
-    around::{catch, run},
+    around::run,
     seal,
     tx::{begin, commit, refused, undo},
 };
-use crate::{attempt::Attempt, consumer::BatchFn};
+use crate::{
+    attempt::{Attempt, Unread},
+    consumer::BatchFn,
+};
 use outlast_core::{Consumable, Failure, Outcome};
 use outlast_postgres::tx::{BoxFuture, Pool};
 use std::{marker::PhantomData, sync::Arc};
@@ -43,11 +46,12 @@ where
         deliveries: Vec<Delivery>,
     ) -> JoinHandle<BatchEnd> {
         tokio::spawn(async move {
-            let (attempts, unreadable) = read::<E>(&deliveries);
+            let (attempts, unreadable, erased) = read::<E>(&deliveries).await;
             if context.ordered && !unreadable.is_empty() && deliveries.len() > 1 {
                 // Later events of its key have to wait behind it: found out one by one.
                 return BatchEnd {
                     unreadable: Vec::new(),
+                    erased: Vec::new(),
                     ids: deliveries
                         .iter()
                         .map(|delivery| delivery.event.id)
@@ -64,6 +68,7 @@ where
             };
             BatchEnd {
                 unreadable,
+                erased,
                 ids,
                 end,
             }
@@ -106,17 +111,20 @@ impl<P, E, F> BatchHandler<P, E, F> {
     }
 }
 
-type Unreadable = Vec<(Uuid, Failure)>;
+type Read<E> = (Vec<Attempt<E>>, Vec<(Uuid, Failure)>, Vec<Uuid>);
 
 /// One event that cannot be read does not hold up the others.
-fn read<E: Consumable>(deliveries: &[Delivery]) -> (Vec<Attempt<E>>, Unreadable) {
-    let (mut attempts, mut unreadable) = (Vec::with_capacity(deliveries.len()), Vec::new());
+async fn read<E: Consumable>(deliveries: &[Delivery]) -> Read<E> {
+    let mut attempts = Vec::with_capacity(deliveries.len());
+    let (mut unreadable, mut erased) = (Vec::new(), Vec::new());
     for delivery in deliveries {
         delivery.seal.set(SealState::Engine);
-        match catch(|| Attempt::read(delivery.clone())) {
+        let id = delivery.event.id;
+        match Attempt::open(delivery.clone()).await {
             Ok(attempt) => attempts.push(attempt),
-            Err(failure) => unreadable.push((delivery.event.id, failure)),
+            Err(Unread::Failed(failure)) => unreadable.push((id, failure)),
+            Err(Unread::Erased) => erased.push(id),
         }
     }
-    (attempts, unreadable)
+    (attempts, unreadable, erased)
 }

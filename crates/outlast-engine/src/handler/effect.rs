@@ -1,9 +1,6 @@
 //! `on`: a handler with outside effects. It may run twice; the engine seals its event afterwards.
 
-use super::{
-    About, Context, Delivery, End, One, SealState,
-    around::{catch, run},
-};
+use super::{About, Context, Delivery, End, One, SealState, around::run};
 use crate::attempt::Attempt;
 use outlast_core::{Consumable, Failure, Outcome};
 use std::{future::Future, marker::PhantomData, sync::Arc};
@@ -35,9 +32,9 @@ where
         tokio::spawn(async move {
             let about = About::new(&context, &delivery, 1);
             let seal = delivery.seal.clone();
-            let attempt = match catch(|| Attempt::<E>::read(delivery)) {
+            let attempt = match Attempt::<E>::open(delivery).await {
                 Ok(attempt) => attempt,
-                Err(failure) => return End::Failed(failure),
+                Err(unread) => return unread.into(),
             };
             let work = Box::pin(async move { (self.handle)(state, attempt).await.map(Into::into) });
             let result = run(context.around.as_ref(), &about, work).await;

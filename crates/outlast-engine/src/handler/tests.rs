@@ -41,6 +41,7 @@ fn received(version: u16, payload: &str) -> Received {
         aggregate_version: None,
         actor: Some("jane".into()),
         correlation_id: None,
+        causation_id: None,
         traceparent: None,
         headers: Some(r#"{"region":"eu"}"#.into()),
         content_type: "application/json".into(),
@@ -71,6 +72,7 @@ async fn run(consumer: Consumer<()>, around: Option<Around>, delivery: Delivery)
         ordered: false,
         consumer: "ledger".into(),
         around,
+        codec: None,
     };
     let Form::Effect(one) = consumer.handlers[0].form.clone() else {
         panic!("an effect handler")
@@ -276,7 +278,10 @@ fn an_attempt_tells_what_it_is_about() {
         &expected,
         "the event is the cause of what its handler emits"
     );
-    assert_eq!(attempt.outlast(), &Outlast::caused_by(&received(2, "")));
+    assert_eq!(
+        attempt.outlast(),
+        &Outlast::caused_by(&received(2, ""), None)
+    );
 }
 
 #[test]

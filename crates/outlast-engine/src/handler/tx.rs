@@ -1,10 +1,6 @@
 //! `on_tx`: one event in one transaction of the user's pool, which we begin, seal and commit.
 
-use super::{
-    About, Context, Delivery, End, One, Probe, SealState,
-    around::{catch, run},
-    seal,
-};
+use super::{About, Context, Delivery, End, One, Probe, SealState, around::run, seal};
 use crate::{
     attempt::Attempt,
     consumer::TxFn,
@@ -45,9 +41,9 @@ where
         tokio::spawn(async move {
             let about = About::new(&context, &delivery, 1);
             delivery.seal.set(SealState::Engine);
-            let attempt = match catch(|| Attempt::<E>::read(delivery.clone())) {
+            let attempt = match Attempt::<E>::open(delivery.clone()).await {
                 Ok(attempt) => attempt,
-                Err(failure) => return End::Failed(failure),
+                Err(unread) => return unread.into(),
             };
             let mut tx = match begin(&self.pool, &delivery).await {
                 Ok(tx) => tx,

@@ -219,6 +219,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             end:
                 BatchEnd {
                     unreadable,
+                    erased,
                     ids,
                     end,
                 },
@@ -226,29 +227,14 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         for (id, failure) in unreadable {
             self.fail(&unit, id, &failure).await;
         }
+        self.skip(erased, crate::attempt::ERASED).await;
         if matches!(end, End::Done(_) | End::Sealed(_)) && !ids.is_empty() {
             self.succeeded().await;
         }
         match end {
             End::Done(Outcome::Done) if last && self.waiting.is_empty() => self.last = ids,
             End::Done(Outcome::Done) => self.flush.push(ids.into_iter()),
-            End::Done(Outcome::Skipped(reason)) => {
-                let (store, token) = (&self.consumer.store, self.lease.token);
-                // Seals of the events before it first.
-                let mut recorded = !self.ordered() || self.flush.settled().await;
-                for id in ids {
-                    let skip = || store.skip(token, id, &reason);
-                    if recorded {
-                        let skipped = record::until_lost(&self.lease, "a skip", skip).await;
-                        recorded = matches!(skipped, Ok(()) | Err(Error::AlreadySealed));
-                        record::logged(skipped);
-                        self.ended.done += 1;
-                    }
-                }
-                if !recorded {
-                    self.stop_here();
-                }
-            }
+            End::Done(Outcome::Skipped(reason)) => self.skip(ids, &reason).await,
             End::Sealed(outcome) => {
                 tracing::debug!(events = ids.len(), outcome = outcome.as_str(), "sealed");
                 self.ended.done += ids.len();
@@ -331,6 +317,27 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 self.stop_here();
                 record::logged::<()>(Err(error));
             }
+        }
+    }
+
+    async fn skip(&mut self, ids: Vec<Uuid>, reason: &str) {
+        if ids.is_empty() {
+            return;
+        }
+        let (store, token) = (&self.consumer.store, self.lease.token);
+        // Seals of the events before it first.
+        let mut recorded = !self.ordered() || self.flush.settled().await;
+        for id in ids {
+            if recorded {
+                let skip = || store.skip(token, id, reason);
+                let skipped = record::until_lost(&self.lease, "a skip", skip).await;
+                recorded = matches!(skipped, Ok(()) | Err(Error::AlreadySealed));
+                record::logged(skipped);
+                self.ended.done += 1;
+            }
+        }
+        if !recorded {
+            self.stop_here();
         }
     }
 

@@ -69,6 +69,7 @@ pub(crate) fn received(event: &Claimed) -> Arc<Received> {
         aggregate_version: event.aggregate_version,
         actor: event.actor.clone(),
         correlation_id: event.correlation_id,
+        causation_id: event.causation_id,
         traceparent: event.traceparent.clone(),
         headers: event.headers.as_ref().map(ToString::to_string),
         content_type: event.content_type.clone(),

@@ -68,6 +68,7 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
     let whole = |unit: Unit<S>, end| Tried {
         end: BatchEnd {
             unreadable: Vec::new(),
+            erased: Vec::new(),
             ids: ids(&unit),
             end,
         },
@@ -91,6 +92,7 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
             told.clone(),
         )
         .in_schema(consumer.store.place().in_schema())
+        .decoded_by(consumer.context.codec.clone())
     });
     let (context, state) = (consumer.context.clone(), consumer.state.clone());
     let work = match &handler.form {

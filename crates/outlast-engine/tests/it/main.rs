@@ -11,6 +11,7 @@ mod outage;
 mod place;
 mod roles;
 mod schemas;
+mod story;
 mod takeover;
 mod testing;
 mod wake;

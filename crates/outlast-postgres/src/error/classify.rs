@@ -28,6 +28,8 @@ impl Classify for Error {
             | Self::Connect { .. }
             | Self::Stalled { .. }
             | Self::PoolExhausted => Class::Retry,
+            Self::Codec { .. } if self.is_transient() => Class::Retry,
+            Self::Codec { .. } => Class::Permanent,
             Self::CommitUnknown(_) => Class::Unknown,
             Self::UnknownConsumer(_) | Self::Config(_) | Self::RolledBack | Self::Unexpected(_) => {
                 Class::Unclassified

@@ -38,6 +38,11 @@ pub(super) fn envelope(e: &Envelope<'_>) -> Result<(), Error> {
         .flatten()
         .try_for_each(|text| about(e.name, text))?;
     headers(e.name, e.headers)?;
+    if let Some(digest) = e.digest.filter(|digest| !(16..=64).contains(&digest.len())) {
+        let (name, bytes) = (e.name, digest.len());
+        let why = format!("emit {name}: a digest of {bytes} bytes is not 16 to 64");
+        return Err(Error::BadName(why));
+    }
     e.id.map_or(Ok(()), |id| event_id(id, SystemTime::now()))?;
     match e.body {
         Body::Json(json) => payload(e.name, json.as_bytes(), true),
@@ -45,10 +50,22 @@ pub(super) fn envelope(e: &Envelope<'_>) -> Result<(), Error> {
             bytes,
             content_type,
         } => {
-            payload(e.name, bytes, is_json(content_type))?;
+            payload(
+                e.name,
+                bytes,
+                e.codec_key.is_none() && is_json(content_type),
+            )?;
             content_type_of(e.name, content_type)
         }
     }
+}
+
+/// What is refused in a JSON payload; for one that is encrypted afterwards.
+///
+/// # Errors
+/// [`Error::TooLarge`], [`Error::BadPayload`].
+pub fn check_json(name: &str, json: &str) -> Result<(), Error> {
+    payload(name, json.as_bytes(), true)
 }
 
 pub(super) fn envelopes(e: &Envelopes<'_>) -> Result<(), Error> {

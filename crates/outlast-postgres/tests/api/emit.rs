@@ -68,7 +68,7 @@ async fn everything_that_was_said_is_stored_and_the_bytes_are_exactly_the_given_
         actor: Some("jane"),
         correlation_id: Some(correlation),
         causation_id: Some(causation),
-        traceparent: Some("00-1-2-01"),
+        traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         headers: Some(r#"{"region":"eu"}"#),
         codec_key: Some("key-1"),
         ..Envelope::new("paid", 7, Body::Json(odd))
@@ -88,7 +88,7 @@ async fn everything_that_was_said_is_stored_and_the_bytes_are_exactly_the_given_
     let row = "select concat_ws('|', id, type, version, tenant, key, source, subject, aggregate_version, actor, \
         correlation_id, causation_id, traceparent, headers, content_type) from outlast.event";
     let expected = format!(
-        "{id}|paid|7|acme|k'\\ä|shop|booking/7|{}|jane|{correlation}|{causation}|00-1-2-01|{{\"region\": \"eu\"}}|application/json",
+        "{id}|paid|7|acme|k'\\ä|shop|booking/7|{}|jane|{correlation}|{causation}|00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01|{{\"region\": \"eu\"}}|application/json",
         i64::MAX
     );
     assert_eq!(one(&watcher, row).await, Some(expected));

@@ -47,6 +47,8 @@ struct Shown<'a> {
     emitted_at: &'a str,
     log_id: i64,
     bytes: usize,
+    /// Which key it is encrypted with: only a program that has it can read the payload.
+    codec_key: Option<&'a str>,
     payload_encoding: &'static str,
     payload: &'a str,
     consumers: Vec<Standing<'a>>,
@@ -145,6 +147,7 @@ impl<'a> Shown<'a> {
             emitted_at: row.get("emitted_at"),
             log_id: row.get("log_id"),
             bytes,
+            codec_key: row.get("codec_key"),
             payload_encoding: payload.encoding(),
             payload: payload.as_str(),
             consumers,
@@ -186,13 +189,7 @@ impl<'a> Shown<'a> {
                 out.say(&format!("{name:18} {}", text::line(&value)))?;
             }
         }
-        // A pipe gets the text exactly as stored, a terminal what it can show.
-        let payload = if out.is_terminal() {
-            text::lines(self.payload)
-        } else {
-            self.payload.to_owned()
-        };
-        out.say(&format!("\n{payload}\n"))?;
+        self.body(out)?;
         if self.consumers.is_empty() {
             return out.say("no consumer has asked for this type");
         }
@@ -208,11 +205,24 @@ impl<'a> Shown<'a> {
         out.table(&table)
     }
 
-    fn note(&self) -> &'static str {
-        if self.payload_encoding == "hex" {
-            ", not UTF-8: shown in hex"
+    fn body(&self, out: Out) -> Answer<()> {
+        if self.codec_key.is_some() {
+            return out.say("\n(what is stored is ciphertext; --payload writes it)\n");
+        }
+        // A pipe gets the text exactly as stored, a terminal what it can show.
+        let payload = if out.is_terminal() {
+            text::lines(self.payload)
         } else {
-            ""
+            self.payload.to_owned()
+        };
+        out.say(&format!("\n{payload}\n"))
+    }
+
+    fn note(&self) -> String {
+        match self.codec_key {
+            Some(key) => format!(", encrypted with key {key}"),
+            None if self.payload_encoding == "hex" => ", not UTF-8: shown in hex".into(),
+            None => String::new(),
         }
     }
 }

@@ -181,6 +181,7 @@ fn context() -> Context {
         ordered: false,
         consumer: "ledger".into(),
         around: None,
+        codec: None,
     }
 }
 
