@@ -135,8 +135,9 @@ begin
   end loop;
 end $$;
 
--- Which tenants are to be taken apart, given a page: each row a side lane. Those that have a sixteenth of it; if there is
--- none, those that are many in it, together, if they have half of it. Judged by a sample, and by 32 events at least.
+-- Which tenants are to be taken apart, given a page: each row a side lane. Those that have an eighth of it, because a lane
+-- reads over what is not its own; if there is none, those that come up again and again, in one lane together, if they
+-- have half of it. Judged by a sample, and by 32 events at least.
 create or replace function outlast._heavy(
   w outlast._batch, c outlast._consumer, lanes int[], lo bigint, up bigint, got outlast._found[])
 returns setof text[]
@@ -171,8 +172,8 @@ begin
       select e.tenant from outlast._event e
       where e.slot = (got[1 + i * n / k]).slot and e.id = (got[1 + i * n / k]).id offset 0) e
     group by e.tenant) t;
-  if counts[1] * 16 >= k then
-    return query select array[t.u] from unnest(tenants, counts) t (u, times) where t.times * 16 >= k order by t.times desc;
+  if counts[1] * 8 >= k then
+    return query select array[t.u] from unnest(tenants, counts) t (u, times) where t.times * 8 >= k order by t.times desc;
   elsif (select sum(t.times) * 2 >= k from unnest(counts) t (times) where t.times > 1) then
     return query select array_agg(t.u) from unnest(tenants, counts) t (u, times) where t.times > 1;
   end if;
@@ -203,7 +204,7 @@ begin
           and (m.sides is null or l <> all (m.sides))
         order by l limit 1);
       -- Above all that this number ever had: what is dead of it lies behind the living row.
-      side.seq := floor(extract(epoch from outlast.clock()) * 1000);
+      side.seq := greatest(m.seq, floor(extract(epoch from outlast.clock()) * 1000)::bigint);
       side.a := (w).a;
       side.b := (w).b;
       side.lo := _take_apart.lo;
@@ -239,6 +240,7 @@ begin
       continue when s.lane = m.lane or s.lane % 1024 <> m.lane or s.hi < (s.b).hi or (s.b).h <> (m.b).h;
       m.without := (select array_agg(t) from unnest(m.without) t where t <> all (s.tenants));
       m.sides := (select array_agg(l) from unnest(m.sides) l where l <> s.lane);
+      m.seq := greatest(m.seq, s.seq);
       gone := gone || s.lane;
     end loop;
     places[i] := m;
@@ -277,11 +279,11 @@ as $$
     order by p.claimed_at, p.lane limit most)
 $$;
 
--- Removes what is left of side lanes that are back in their main lane and not in flight.
+-- Removes what is left in these parts of side lanes that are back in their main lane, and of what they were before.
 create or replace function outlast._forget_sides(consumer int, parts int[]) returns void
 language sql volatile
 as $$
   delete from outlast._batch x
-  where x.consumer = _forget_sides.consumer and x.lane >= 1024 and x.lane % 1024 = any (_forget_sides.parts)
+  where x.consumer = _forget_sides.consumer and x.lane % 1024 = any (_forget_sides.parts)
     and not outlast._is_place(x) and not outlast._in_flight(x)
 $$;

@@ -5,6 +5,7 @@
 
 mod claim;
 mod emit;
+mod fair;
 mod house;
 mod lease;
 mod order;

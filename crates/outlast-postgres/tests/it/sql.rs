@@ -28,6 +28,7 @@ pub(crate) struct Claim {
     pub(crate) max_scan: i32,
     pub(crate) lease_ms: i32,
     pub(crate) lanes: i32,
+    pub(crate) sides: i32,
 }
 
 /// What a claim answered.
@@ -47,6 +48,7 @@ impl Claim {
             max_scan: 10_000,
             lease_ms: 60_000,
             lanes: 16,
+            sides: 16,
         }
     }
 
@@ -61,8 +63,8 @@ impl Claim {
     pub(crate) async fn run(self, client: &Client) -> Result<Claimed, Error> {
         let rows = client
             .query(
-                "select token, event_id, log_id, key, attempt, reclaims, payload from outlast._claim($1, $2, $3, $4, $5, $6)",
-                &[&self.consumer, &self.n, &self.max_bytes, &self.max_scan, &self.lease_ms, &self.lanes],
+                "select token, event_id, log_id, key, attempt, reclaims, payload from outlast._claim($1, $2, $3, $4, $5, $6, side_lanes => $7)",
+                &[&self.consumer, &self.n, &self.max_bytes, &self.max_scan, &self.lease_ms, &self.lanes, &self.sides],
             )
             .await?;
         Ok(Claimed {

@@ -18,18 +18,18 @@ create table proof.claimed (
   consumer int not null, lane int not null, seq bigint not null, log_id bigint not null, event_id uuid not null);
 ";
 
-/// Emits one event and says so.
+/// Emits one event and says so. A key is of one tenant.
 pub(crate) const EMIT: &str = "
 insert into proof.said (event_id, type, key, snap, xid)
 select e.id, $1, $2, pg_current_snapshot(), pg_current_xact_id()
-from outlast.emit(type => $1::text, payload => '{}', key => $2::text) e";
+from outlast.emit(type => $1::text, payload => '{}', key => $2::text, tenant => 't' || abs(hashtext($2)) % 3) e";
 
 /// Emits many events and says so.
 pub(crate) const EMIT_ALL: &str = "
 insert into proof.said (event_id, type, key, snap, xid)
 select e.id, $1, 'bulk' || e.ord % 997, pg_current_snapshot(), pg_current_xact_id()
 from outlast.emit_all($1::text, array(select '{}' from generate_series(1, $2::int)),
-                      array(select 'bulk' || n % 997 from generate_series(1, $2::int) n)) e
+                      array(select 'bulk' || n % 997 from generate_series(1, $2::int) n), 'bulk') e
 order by e.ord";
 
 /// One event that a claimer was given, and where it stood.
