@@ -35,6 +35,7 @@ declare
   p outlast._parked;
   fresh uuid;
   taken int := 0;
+  moved int := 0;
   at timestamptz := outlast.clock();
 begin
   perform outlast._check_isolation();
@@ -110,6 +111,8 @@ begin
       set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = at,
           reason = 'no worker with a handler for this type and version'
       where x.consumer = p.consumer and x.event_id = due;
+      moved := moved + 1;
+      exit when moved >= 200;                    -- the rest in the next call
       continue;
     end if;
     if p.crashes > 0 then
