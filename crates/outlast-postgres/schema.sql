@@ -23,7 +23,15 @@ CREATE TYPE outlast._claimed AS (
 	payload bytea,
 	emitted_at timestamp with time zone,
 	attempt integer,
-	reclaims integer
+	reclaims integer,
+	lane integer,
+	key_seq bigint
+);
+
+CREATE TYPE outlast._cut AS (
+	snap pg_snapshot,
+	hi bigint,
+	base bigint
 );
 
 CREATE TYPE outlast._found AS (
@@ -35,6 +43,14 @@ CREATE TYPE outlast._found AS (
 	more boolean
 );
 
+CREATE TYPE outlast._keyed AS (
+	slot smallint,
+	id bigint,
+	event_id uuid,
+	tenant text,
+	key text
+);
+
 CREATE TYPE outlast._tick AS (
 	snap pg_snapshot,
 	hi bigint,
@@ -43,7 +59,8 @@ CREATE TYPE outlast._tick AS (
 	open xid8[],
 	open_at timestamp with time zone[],
 	young xid8,
-	young_at timestamp with time zone
+	young_at timestamp with time zone,
+	base bigint
 );
 
 CREATE TABLE outlast._batch (
@@ -56,7 +73,15 @@ CREATE TABLE outlast._batch (
     hi bigint NOT NULL,
     events integer NOT NULL,
     claimed_at timestamp with time zone NOT NULL,
-    CONSTRAINT _batch_check CHECK ((hi >= lo))
+    parts integer NOT NULL,
+    tenants text[],
+    without text[],
+    sides integer[],
+    CONSTRAINT _batch_check CHECK ((hi >= lo)),
+    CONSTRAINT _batch_check1 CHECK (((lane % 1024) < parts)),
+    CONSTRAINT _batch_check2 CHECK (((lane >= 1024) = (tenants IS NOT NULL))),
+    CONSTRAINT _batch_check3 CHECK ((((without IS NULL) = (sides IS NULL)) AND ((sides IS NULL) OR (lane < 1024)))),
+    CONSTRAINT _batch_lane_check CHECK ((lane >= 0))
 );
 
 CREATE TABLE outlast._lease (
@@ -72,9 +97,38 @@ CREATE TABLE outlast._lease (
     expires_at timestamp with time zone NOT NULL,
     CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
     CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
-    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'poller'::text])))
+    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'poller'::text, 'maintenance'::text])))
 )
 WITH (fillfactor='50');
+
+CREATE TABLE outlast._consumer (
+    id integer NOT NULL,
+    name text NOT NULL,
+    ordered boolean NOT NULL,
+    lanes integer NOT NULL,
+    tenants text[],
+    sources text[],
+    start text NOT NULL,
+    began outlast._cut NOT NULL,
+    local boolean DEFAULT false NOT NULL,
+    owner text,
+    state text DEFAULT 'active'::text NOT NULL,
+    reason text,
+    attempts integer DEFAULT 8 NOT NULL,
+    behind_most integer DEFAULT 10000 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    lanes_wanted integer,
+    lanes_until outlast._tick,
+    CONSTRAINT _consumer_attempts_check CHECK ((attempts > 0)),
+    CONSTRAINT _consumer_behind_most_check CHECK ((behind_most > 0)),
+    CONSTRAINT _consumer_check CHECK ((((lanes >= 1) AND (lanes <= 1024)) AND (ordered OR (lanes = 1)))),
+    CONSTRAINT _consumer_check1 CHECK (((lanes_wanted IS NULL) = (lanes_until IS NULL))),
+    CONSTRAINT _consumer_lanes_wanted_check CHECK (((lanes_wanted >= 1) AND (lanes_wanted <= 1024))),
+    CONSTRAINT _consumer_sources_check CHECK ((cardinality(sources) > 0)),
+    CONSTRAINT _consumer_start_check CHECK ((start = ANY (ARRAY['now'::text, 'earliest'::text]))),
+    CONSTRAINT _consumer_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'retired'::text]))),
+    CONSTRAINT _consumer_tenants_check CHECK ((cardinality(tenants) > 0))
+);
 
 CREATE TABLE outlast._event (
     slot smallint NOT NULL,
@@ -84,6 +138,7 @@ CREATE TABLE outlast._event (
     event_id uuid NOT NULL,
     emitted_at timestamp with time zone NOT NULL,
     aggregate_version bigint,
+    key_seq bigint,
     correlation_id uuid,
     causation_id uuid,
     type text NOT NULL,
@@ -96,30 +151,35 @@ CREATE TABLE outlast._event (
     content_type text NOT NULL,
     codec_key text,
     headers jsonb,
-    payload bytea NOT NULL
+    payload bytea NOT NULL,
+    CONSTRAINT _event_check CHECK (((key_seq IS NULL) OR (key IS NOT NULL)))
 )
 PARTITION BY LIST (slot);
 
-CREATE TABLE outlast._consumer (
-    id integer NOT NULL,
-    name text NOT NULL,
-    ordered boolean NOT NULL,
-    lanes integer NOT NULL,
-    start text NOT NULL,
-    began pg_snapshot NOT NULL,
-    owner text,
-    state text DEFAULT 'active'::text NOT NULL,
-    reason text,
-    attempts integer DEFAULT 8 NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT _consumer_attempts_check CHECK ((attempts > 0)),
-    CONSTRAINT _consumer_check CHECK ((((lanes >= 1) AND (lanes <= 1024)) AND (ordered OR (lanes = 1)))),
-    CONSTRAINT _consumer_start_check CHECK ((start = ANY (ARRAY['now'::text, 'earliest'::text]))),
-    CONSTRAINT _consumer_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'retired'::text])))
+CREATE TABLE outlast._parked_key (
+    consumer integer NOT NULL,
+    tenant text NOT NULL,
+    key text NOT NULL,
+    leader uuid NOT NULL,
+    behind integer DEFAULT 0 NOT NULL,
+    at_limit boolean DEFAULT false NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT _parked_key_behind_check CHECK ((behind >= 0))
 );
 
+CREATE TABLE outlast._processed_event (
+    event_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    consumer integer NOT NULL,
+    slot smallint NOT NULL,
+    outcome "char" NOT NULL,
+    reason text,
+    CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+)
+PARTITION BY LIST (slot);
+
 CREATE FUNCTION outlast.claim(kind text, name text, n integer DEFAULT 1, lease_ms integer DEFAULT 15000, holder text DEFAULT NULL::text) RETURNS TABLE(token uuid, id uuid, key text, tenant text, attempt integer, version integer, payload bytea, content_type text)
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
@@ -128,52 +188,62 @@ CREATE FUNCTION outlast.clock() RETURNS timestamp with time zone
     AS ..;
 
 CREATE FUNCTION outlast.complete(token uuid, id uuid, outcome text DEFAULT 'done'::text, reason text DEFAULT NULL::text) RETURNS void
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
-CREATE FUNCTION outlast.emit(type text, payload jsonb, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, dedup text DEFAULT NULL::text, version integer DEFAULT 1, event_id uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, subject text DEFAULT NULL::text, aggregate_version bigint DEFAULT NULL::bigint, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, codec_key text DEFAULT NULL::text, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
-    LANGUAGE plpgsql
+CREATE FUNCTION outlast.emit(type text, payload jsonb, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, dedup text DEFAULT NULL::text, version integer DEFAULT 1, event_id uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, subject text DEFAULT NULL::text, aggregate_version bigint DEFAULT NULL::bigint, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, codec_key text DEFAULT NULL::text, strict_key boolean DEFAULT false, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
-CREATE FUNCTION outlast.emit(type text, payload text DEFAULT NULL::text, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, dedup text DEFAULT NULL::text, version integer DEFAULT 1, event_id uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, subject text DEFAULT NULL::text, aggregate_version bigint DEFAULT NULL::bigint, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, bytes bytea DEFAULT NULL::bytea, content_type text DEFAULT 'application/json'::text, codec_key text DEFAULT NULL::text, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
-    LANGUAGE plpgsql
+CREATE FUNCTION outlast.emit(type text, payload text DEFAULT NULL::text, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, dedup text DEFAULT NULL::text, version integer DEFAULT 1, event_id uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, subject text DEFAULT NULL::text, aggregate_version bigint DEFAULT NULL::bigint, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, bytes bytea DEFAULT NULL::bytea, content_type text DEFAULT 'application/json'::text, codec_key text DEFAULT NULL::text, strict_key boolean DEFAULT false, digest bytea DEFAULT NULL::bytea, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
 CREATE FUNCTION outlast.emit_all(type text, payloads text[], keys text[] DEFAULT NULL::text[], tenant text DEFAULT ''::text, version integer DEFAULT 1, source text DEFAULT NULL::text, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text) RETURNS TABLE(ord integer, id uuid, xid xid8)
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
 CREATE FUNCTION outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint DEFAULT NULL::bigint) RETURNS text
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
 CREATE FUNCTION outlast.fence(token uuid) RETURNS void
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
 CREATE FUNCTION outlast.pause(consumer text, reason text) RETURNS void
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
-CREATE FUNCTION outlast.register(consumer text, types text[], start text DEFAULT 'now'::text) RETURNS void
-    LANGUAGE plpgsql
+CREATE FUNCTION outlast.register(consumer text, types text[], start text DEFAULT 'now'::text, ordered boolean DEFAULT false, lanes integer DEFAULT 16) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
 CREATE FUNCTION outlast.renew(token uuid, lease_ms integer DEFAULT 15000) RETURNS timestamp with time zone
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
 CREATE FUNCTION outlast.resume(consumer text) RETURNS void
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.retry(consumer text, id uuid, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT changed boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.skip(consumer text, id uuid, reason text, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT next uuid) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
@@ -207,7 +277,7 @@ ALTER TABLE outlast._consumer ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 CREATE TABLE outlast._consumer_type (
     consumer integer NOT NULL,
     type text NOT NULL,
-    since pg_snapshot
+    since outlast._cut
 );
 
 CREATE TABLE outlast._dedup (
@@ -228,6 +298,7 @@ CREATE TABLE outlast._event_0 (
     event_id uuid NOT NULL,
     emitted_at timestamp with time zone NOT NULL,
     aggregate_version bigint,
+    key_seq bigint,
     correlation_id uuid,
     causation_id uuid,
     type text NOT NULL,
@@ -240,7 +311,8 @@ CREATE TABLE outlast._event_0 (
     content_type text NOT NULL,
     codec_key text,
     headers jsonb,
-    payload bytea NOT NULL
+    payload bytea NOT NULL,
+    CONSTRAINT _event_check CHECK (((key_seq IS NULL) OR (key IS NOT NULL)))
 );
 
 CREATE SEQUENCE outlast._event_id
@@ -250,13 +322,28 @@ CREATE SEQUENCE outlast._event_id
     NO MAXVALUE
     CACHE 1;
 
+CREATE TABLE outlast._fold_place (
+    consumer integer NOT NULL,
+    next bigint NOT NULL
+);
+
 CREATE TABLE outlast._folded (
     consumer integer NOT NULL,
     base bigint NOT NULL,
     done bytea NOT NULL,
     completed integer NOT NULL,
+    oldest_at timestamp with time zone NOT NULL,
+    newest_at timestamp with time zone NOT NULL,
     folded_at timestamp with time zone NOT NULL,
+    CONSTRAINT _folded_base_check CHECK (((base % (8192)::bigint) = 0)),
+    CONSTRAINT _folded_completed_check CHECK (((completed >= 1) AND (completed <= 8192))),
     CONSTRAINT _folded_done_check CHECK ((octet_length(done) = 1024))
+);
+
+CREATE TABLE outlast._former_name (
+    name text NOT NULL,
+    consumer integer NOT NULL,
+    renamed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE outlast._functions (
@@ -270,6 +357,9 @@ CREATE TABLE outlast._house (
     deployment text,
     database_oid oid NOT NULL,
     stopped text,
+    held text,
+    confirmed bigint DEFAULT 0 NOT NULL,
+    base bigint DEFAULT 0 NOT NULL,
     installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT _house_one_check CHECK (one)
 );
@@ -293,6 +383,22 @@ CREATE TABLE outlast._migration (
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE outlast._missing (
+    process uuid NOT NULL,
+    told bigint NOT NULL,
+    known bigint,
+    found_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE outlast._outage (
+    consumer integer NOT NULL,
+    process uuid NOT NULL,
+    since timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    probes integer DEFAULT 0 NOT NULL,
+    reason text
+);
+
 CREATE TABLE outlast._parked (
     consumer integer NOT NULL,
     event_id uuid NOT NULL,
@@ -310,6 +416,7 @@ CREATE TABLE outlast._parked (
     schema_version smallint NOT NULL,
     emitted_at timestamp with time zone NOT NULL,
     aggregate_version bigint,
+    key_seq bigint,
     correlation_id uuid,
     causation_id uuid,
     type text NOT NULL,
@@ -324,36 +431,19 @@ CREATE TABLE outlast._parked (
     headers jsonb,
     payload bytea NOT NULL,
     CONSTRAINT _parked_check CHECK (((state = 'retry'::text) = (next_at IS NOT NULL))),
-    CONSTRAINT _parked_class_check CHECK ((class = ANY (ARRAY['retry'::text, 'throttled'::text, 'unknown'::text, 'permanent'::text, 'unclassified'::text, 'unsealed'::text, 'crashed'::text, 'waiting-version'::text]))),
-    CONSTRAINT _parked_state_check CHECK ((state = ANY (ARRAY['retry'::text, 'quarantined'::text, 'waiting-version'::text])))
-);
-
-CREATE TABLE outlast._parked_key (
-    consumer integer NOT NULL,
-    tenant text NOT NULL,
-    key text NOT NULL,
-    behind integer DEFAULT 0 NOT NULL,
-    since timestamp with time zone NOT NULL,
-    CONSTRAINT _parked_key_behind_check CHECK ((behind >= 0))
+    CONSTRAINT _parked_check1 CHECK (((state = 'retry'::text) OR (token IS NULL))),
+    CONSTRAINT _parked_check2 CHECK (((state <> 'behind'::text) OR (key IS NOT NULL))),
+    CONSTRAINT _parked_class_check CHECK ((class = ANY (ARRAY['retry'::text, 'throttled'::text, 'unknown'::text, 'permanent'::text, 'unclassified'::text, 'unsealed'::text, 'crashed'::text, 'waiting-version'::text, 'behind'::text, 'too-old'::text]))),
+    CONSTRAINT _parked_state_check CHECK ((state = ANY (ARRAY['retry'::text, 'behind'::text, 'quarantined'::text, 'waiting-version'::text])))
 );
 
 CREATE TABLE outlast._process (
     process uuid NOT NULL,
     seq bigint NOT NULL,
     nonce uuid NOT NULL,
-    written_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    written_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    server timestamp with time zone DEFAULT pg_postmaster_start_time() NOT NULL
 );
-
-CREATE TABLE outlast._processed_event (
-    event_id uuid NOT NULL,
-    at timestamp with time zone NOT NULL,
-    consumer integer NOT NULL,
-    slot smallint NOT NULL,
-    outcome "char" NOT NULL,
-    reason text,
-    CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
-)
-PARTITION BY LIST (slot);
 
 CREATE TABLE outlast._processed_event_0 (
     event_id uuid NOT NULL,
@@ -363,6 +453,25 @@ CREATE TABLE outlast._processed_event_0 (
     outcome "char" NOT NULL,
     reason text,
     CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+);
+
+CREATE TABLE outlast._ring_slot (
+    ring text NOT NULL,
+    slot smallint NOT NULL,
+    passed_at timestamp with time zone,
+    removable_at timestamp with time zone,
+    tried_at timestamp with time zone,
+    swept_until timestamp with time zone,
+    emptied_until timestamp with time zone,
+    CONSTRAINT _ring_slot_ring_check CHECK ((ring = ANY (ARRAY['log'::text, 'inbox'::text]))),
+    CONSTRAINT _ring_slot_slot_check CHECK (((slot >= 0) AND (slot <= 15)))
+);
+
+CREATE TABLE outlast._server (
+    started timestamp with time zone NOT NULL,
+    timeline text NOT NULL,
+    replayed timestamp with time zone,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE outlast._setting (
@@ -377,6 +486,23 @@ CREATE TABLE outlast._started (
     ids uuid[] NOT NULL
 );
 
+CREATE TABLE outlast._unfolded (
+    slot smallint NOT NULL,
+    consumer integer NOT NULL,
+    event_id uuid NOT NULL
+);
+
+CREATE VIEW outlast.outage AS
+ SELECT c.name AS consumer,
+    o.process,
+    o.since,
+    o.seen_at,
+    o.probes,
+    o.reason
+   FROM (outlast._outage o
+     JOIN outlast._consumer c ON ((c.id = o.consumer)))
+  WHERE (o.seen_at > (outlast.clock() - '00:05:00'::interval));
+
 CREATE VIEW outlast.consumer AS
  SELECT c.name,
     c.state,
@@ -390,11 +516,8 @@ CREATE VIEW outlast.consumer AS
     ( SELECT array_agg(t.type ORDER BY t.type) AS array_agg
            FROM outlast._consumer_type t
           WHERE (t.consumer = c.id)) AS types,
-    GREATEST((0)::bigint, (COALESCE(pg_sequence_last_value('outlast._event_id'::regclass), (0)::bigint) - ( SELECT min(n.hi) AS min
-           FROM ( SELECT DISTINCT ON (b.lane) b.hi
-                   FROM outlast._batch b
-                  WHERE (b.consumer = c.id)
-                  ORDER BY b.lane, b.seq DESC) n))) AS ids_behind,
+    GREATEST((0)::bigint, (COALESCE(pg_sequence_last_value('outlast._event_id'::regclass), (0)::bigint) - ( SELECT min(p.hi) AS min
+           FROM outlast._places(c.id) p(consumer, lane, seq, a, b, lo, hi, events, claimed_at, parts, tenants, without, sides)))) AS ids_behind,
     ( SELECT count(*) AS count
            FROM outlast._lease l
           WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS batches,
@@ -413,7 +536,21 @@ CREATE VIEW outlast.consumer AS
           WHERE ((p.consumer = c.id) AND (p.state = 'waiting-version'::text))) AS waiting_version,
     ( SELECT min(p.parked_at) AS min
            FROM outlast._parked p
-          WHERE (p.consumer = c.id)) AS oldest_parked_at
+          WHERE (p.consumer = c.id)) AS oldest_parked_at,
+    ( SELECT count(*) AS count
+           FROM outlast._parked_key k
+          WHERE (k.consumer = c.id)) AS blocked_keys,
+    ( SELECT COALESCE(sum(k.behind), (0)::bigint) AS "coalesce"
+           FROM outlast._parked_key k
+          WHERE (k.consumer = c.id)) AS behind,
+    ( SELECT count(*) AS count
+           FROM outlast.outage o
+          WHERE (o.consumer = c.name)) AS outages,
+    ( SELECT o.reason
+           FROM outlast.outage o
+          WHERE (o.consumer = c.name)
+          ORDER BY o.seen_at DESC
+         LIMIT 1) AS outage
    FROM outlast._consumer c;
 
 CREATE VIEW outlast.event AS
@@ -433,11 +570,17 @@ CREATE VIEW outlast.event AS
     _event.content_type,
     _event.payload,
     _event.emitted_at,
-    _event.id AS log_id
+    _event.id AS log_id,
+    _event.key_seq,
+    _event.codec_key
    FROM outlast._event;
 
 CREATE VIEW outlast.incident AS
- SELECT 'quarantined event'::text AS kind,
+ SELECT
+        CASE p.class
+            WHEN 'too-old'::text THEN 'too-old delivery'::text
+            ELSE 'quarantined event'::text
+        END AS kind,
     c.name AS consumer,
     c.owner,
     p.event_id AS about,
@@ -448,10 +591,58 @@ CREATE VIEW outlast.incident AS
     p.failures,
     p.reason,
     p.signature,
-    p.changed_at AS opened_at
+    p.changed_at AS opened_at,
+    (p.schema_version)::integer AS version,
+    (1)::bigint AS count
    FROM (outlast._parked p
      JOIN outlast._consumer c ON ((c.id = p.consumer)))
-  WHERE (p.state = 'quarantined'::text);
+  WHERE (p.state = 'quarantined'::text)
+UNION ALL
+ SELECT 'waiting version'::text AS kind,
+    w.consumer,
+    w.owner,
+    w.about,
+    w.type,
+    ''::text AS tenant,
+    NULL::text AS key,
+    'waiting-version'::text AS class,
+    0 AS failures,
+    format('%s of %s version %s wait for a worker that knows it'::text, w.count, w.type, w.version) AS reason,
+    outlast._signature(w.type, 'waiting-version'::text, NULL::text) AS signature,
+    w.oldest AS opened_at,
+    w.version,
+    w.count
+   FROM ( SELECT c.name AS consumer,
+            c.owner,
+            (array_agg(p.event_id ORDER BY p.changed_at, p.log_id))[1] AS about,
+            p.type,
+            (p.schema_version)::integer AS version,
+            count(*) AS count,
+            min(p.changed_at) AS oldest
+           FROM (outlast._parked p
+             JOIN outlast._consumer c ON ((c.id = p.consumer)))
+          WHERE (p.state = 'waiting-version'::text)
+          GROUP BY c.name, c.owner, p.type, p.schema_version) w
+  WHERE (w.oldest < (outlast.clock() - outlast._setting_interval('parked.version_incident'::text)))
+UNION ALL
+ SELECT 'paused lane'::text AS kind,
+    c.name AS consumer,
+    c.owner,
+    k.leader AS about,
+    COALESCE(p.type, ''::text) AS type,
+    k.tenant,
+    k.key,
+    COALESCE(p.class, 'behind'::text) AS class,
+    COALESCE(p.failures, 0) AS failures,
+    format('%s events are behind this one: the lane of their key is not read'::text, k.behind) AS reason,
+    p.signature,
+    k.since AS opened_at,
+    (p.schema_version)::integer AS version,
+    (k.behind)::bigint AS count
+   FROM ((outlast._parked_key k
+     JOIN outlast._consumer c ON ((c.id = k.consumer)))
+     LEFT JOIN outlast._parked p ON (((p.consumer = k.consumer) AND (p.event_id = k.leader))))
+  WHERE k.at_limit;
 
 CREATE VIEW outlast.lease AS
  SELECT l.token,
@@ -487,9 +678,44 @@ CREATE VIEW outlast.parked AS
     p.changed_at,
     p.emitted_at,
     p.content_type,
-    p.payload
-   FROM (outlast._parked p
-     JOIN outlast._consumer c ON ((c.id = p.consumer)));
+    p.payload,
+    p.log_id,
+    k.behind,
+        CASE
+            WHEN (p.state = 'behind'::text) THEN h.leader
+            ELSE NULL::uuid
+        END AS waits_for,
+    p.codec_key
+   FROM (((outlast._parked p
+     JOIN outlast._consumer c ON ((c.id = p.consumer)))
+     LEFT JOIN outlast._parked_key k ON (((k.consumer = p.consumer) AND (k.leader = p.event_id))))
+     LEFT JOIN outlast._parked_key h ON (((p.state = 'behind'::text) AND (h.consumer = p.consumer) AND (h.tenant = p.tenant) AND (h.key = p.key))));
+
+CREATE VIEW outlast.parked_key AS
+ SELECT c.name AS consumer,
+    k.tenant,
+    k.key,
+    k.leader,
+    p.type,
+    p.state,
+    p.class,
+    p.failures,
+    p.reason,
+    p.next_at,
+    k.behind,
+    k.at_limit AS lane_paused,
+    k.since
+   FROM ((outlast._parked_key k
+     JOIN outlast._consumer c ON ((c.id = k.consumer)))
+     LEFT JOIN outlast._parked p ON (((p.consumer = k.consumer) AND (p.event_id = k.leader))));
+
+CREATE VIEW outlast.process AS
+ SELECT p.process,
+    max(p.seq) AS seq,
+    max(p.written_at) AS last_at,
+    bool_or((p.server = pg_postmaster_start_time())) AS reported
+   FROM outlast._process p
+  GROUP BY p.process;
 
 CREATE VIEW outlast.processed AS
  SELECT c.name AS consumer,
@@ -501,7 +727,19 @@ CREATE VIEW outlast.processed AS
     p.reason,
     p.at
    FROM (outlast._processed_event p
-     JOIN outlast._consumer c ON ((c.id = p.consumer)));
+     JOIN outlast._consumer c ON ((c.id = p.consumer)))
+UNION ALL
+ SELECT c.name AS consumer,
+    e.event_id AS id,
+    'done'::text AS outcome,
+    NULL::text AS reason,
+    NULL::timestamp with time zone AS at
+   FROM ((outlast._event e
+     CROSS JOIN outlast._consumer c)
+     JOIN outlast._folded f ON (((f.consumer = c.id) AND (f.base = ((e.id / 8192) * 8192)))))
+  WHERE ((get_bit(f.done, (((e.id % (8192)::bigint))::integer)::bigint) = 1) AND (NOT (EXISTS ( SELECT
+           FROM outlast._processed_event p
+          WHERE ((p.slot = outlast._inbox_slot(e.event_id)) AND (p.consumer = c.id) AND (p.event_id = e.event_id))))));
 
 ALTER TABLE ONLY outlast._event ATTACH PARTITION outlast._event_0 FOR VALUES IN ('0');
 
@@ -531,8 +769,14 @@ ALTER TABLE ONLY outlast._event
 ALTER TABLE ONLY outlast._event_0
     ADD CONSTRAINT _event_0_pkey PRIMARY KEY (slot, id);
 
+ALTER TABLE ONLY outlast._fold_place
+    ADD CONSTRAINT _fold_place_pkey PRIMARY KEY (consumer, next);
+
 ALTER TABLE ONLY outlast._folded
     ADD CONSTRAINT _folded_pkey PRIMARY KEY (consumer, base);
+
+ALTER TABLE ONLY outlast._former_name
+    ADD CONSTRAINT _former_name_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY outlast._functions
     ADD CONSTRAINT _functions_pkey PRIMARY KEY (digest);
@@ -549,6 +793,12 @@ ALTER TABLE ONLY outlast._lease
 ALTER TABLE ONLY outlast._migration
     ADD CONSTRAINT _migration_pkey PRIMARY KEY (version);
 
+ALTER TABLE ONLY outlast._missing
+    ADD CONSTRAINT _missing_pkey PRIMARY KEY (process);
+
+ALTER TABLE ONLY outlast._outage
+    ADD CONSTRAINT _outage_pkey PRIMARY KEY (consumer, process);
+
 ALTER TABLE ONLY outlast._parked_key
     ADD CONSTRAINT _parked_key_pkey PRIMARY KEY (consumer, tenant, key);
 
@@ -564,11 +814,22 @@ ALTER TABLE ONLY outlast._processed_event
 ALTER TABLE ONLY outlast._processed_event_0
     ADD CONSTRAINT _processed_event_0_pkey PRIMARY KEY (slot, consumer, event_id);
 
+ALTER TABLE ONLY outlast._ring_slot
+    ADD CONSTRAINT _ring_slot_pkey PRIMARY KEY (ring, slot);
+
+ALTER TABLE ONLY outlast._server
+    ADD CONSTRAINT _server_pkey PRIMARY KEY (started, timeline);
+
 ALTER TABLE ONLY outlast._setting
     ADD CONSTRAINT _setting_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY outlast._started
     ADD CONSTRAINT _started_pkey PRIMARY KEY (token, seq);
+
+ALTER TABLE ONLY outlast._unfolded
+    ADD CONSTRAINT _unfolded_pkey PRIMARY KEY (slot, consumer, event_id);
+
+CREATE INDEX _dedup_taken ON outlast._dedup USING btree (taken_at);
 
 CREATE UNIQUE INDEX _event_event_id ON ONLY outlast._event USING btree (event_id, slot);
 
@@ -584,11 +845,19 @@ CREATE INDEX _event_0_xid_id_idx ON outlast._event_0 USING btree (xid, id);
 
 CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (room = 'batch'::text);
 
+CREATE UNIQUE INDEX _lease_maintenance ON outlast._lease USING btree (room) WHERE (room = 'maintenance'::text);
+
 CREATE UNIQUE INDEX _lease_parked ON outlast._lease USING btree (consumer, event_id) WHERE (room = 'parked'::text);
 
 CREATE UNIQUE INDEX _lease_poller ON outlast._lease USING btree (room) WHERE (room = 'poller'::text);
 
+CREATE INDEX _parked_behind ON outlast._parked USING btree (consumer, tenant, key, log_id) WHERE (state = 'behind'::text);
+
 CREATE INDEX _parked_due ON outlast._parked USING btree (consumer, next_at) WHERE (state = 'retry'::text);
+
+CREATE INDEX _parked_key_at_limit ON outlast._parked_key USING btree (consumer) WHERE at_limit;
+
+CREATE UNIQUE INDEX _parked_key_leader ON outlast._parked_key USING btree (consumer, leader);
 
 CREATE INDEX _parked_quarantined ON outlast._parked USING btree (consumer, changed_at) WHERE (state = 'quarantined'::text);
 
@@ -608,6 +877,12 @@ ALTER INDEX outlast._processed_event_pkey ATTACH PARTITION outlast._processed_ev
 
 ALTER TABLE ONLY outlast._consumer_type
     ADD CONSTRAINT _consumer_type_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
+ALTER TABLE ONLY outlast._former_name
+    ADD CONSTRAINT _former_name_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
+ALTER TABLE ONLY outlast._outage
+    ADD CONSTRAINT _outage_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
 
 ALTER TABLE ONLY outlast._parked
     ADD CONSTRAINT _parked_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);

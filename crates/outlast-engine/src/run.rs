@@ -88,7 +88,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let target = plan.target()?;
-    let drain = plan.settings.drain;
+    let (drain, maintenance_only) = (plan.settings.drain, plan.maintenance_only);
     let place = Place::new(plan.settings.deployment.clone()).schema(target.in_schema());
     let store = Store::new(pool(&target, &place)?, place.clone());
     check(&target, &place).await?;
@@ -99,12 +99,17 @@ where
 
     let bell = Bell::default();
     let mut helpers = JoinSet::new();
-    helpers.spawn(leases::renew(leases, target.clone()));
     helpers.spawn(maintenance::keep(store, target.clone()));
+    if !maintenance_only {
+        helpers.spawn(leases::renew(leases, target.clone()));
+    }
     let (stopper, stopped) = Stopper::new();
     let process = place.process();
-    let watching = tokio::spawn(wake::watch(bell.clone(), target, process, stopped.clone()));
-    let _aborted = AbortOnDrop(watching.abort_handle());
+    let watching = (!maintenance_only).then(|| {
+        let watch = wake::watch(bell.clone(), target, process, stopped.clone());
+        let watching = tokio::spawn(watch);
+        (AbortOnDrop(watching.abort_handle()), watching)
+    });
     let mut loops = JoinSet::new();
     for consumer in consumers {
         loops.spawn(consumer::run(consumer, bell.clone(), stopped.clone()));
@@ -112,7 +117,9 @@ where
     let ended = supervise(loops, stop, hurry, &stopper, drain).await;
     // Whoever looked for all says that he goes.
     stopper.drain();
-    let _ = tokio::time::timeout(Duration::from_secs(1), watching).await;
+    if let Some((_aborted, watching)) = watching {
+        let _ = tokio::time::timeout(Duration::from_secs(1), watching).await;
+    }
     place
         .stopped()
         .map_or(ended, |why| Err(Error::Stopped(why)))

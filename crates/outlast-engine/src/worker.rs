@@ -44,6 +44,7 @@ pub(crate) struct Plan<S> {
     schema: Result<Schema, Arc<str>>,
     pub(crate) database: Option<String>,
     pub(crate) codec: Option<Arc<dyn Codec>>,
+    pub(crate) maintenance_only: bool,
 }
 
 /// What was written down about a [`Worker`].
@@ -90,6 +91,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 schema,
                 database: None,
                 codec: None,
+                maintenance_only: false,
             },
         }
     }
@@ -175,6 +177,13 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 })
                 .collect(),
         }
+    }
+
+    /// Does nothing but maintenance: neither looks for news nor wakes others. For a process of its own, without consumers.
+    #[doc(hidden)]
+    pub fn only_maintenance(mut self) -> Self {
+        self.plan.maintenance_only = true;
+        self
     }
 
     /// Works until SIGTERM or Ctrl-C; then claims nothing more, finishes what runs, and returns.

@@ -23,6 +23,11 @@ as $$
     ('resume',            '{owner}',  true),
     ('retry',             '{owner}',  true),
     ('skip',              '{owner}',  true),
+    -- What the views call: with the rights of whoever looks, unless it reads what he may not.
+    ('_inbox_slot',       '{engine,reader}', false),
+    ('_places',           '{engine,reader}', true),
+    ('_setting_interval', '{engine,reader}', true),
+    ('_signature',        '{engine,reader}', false),
     -- What the statements of a worker call.
     ('_arrive',           '{engine}', true),
     ('_check_settings',   '{engine}', true),

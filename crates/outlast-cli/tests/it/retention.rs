@@ -14,9 +14,13 @@ async fn a_slot_is_explained_until_a_pass_by_hand_empties_it() {
         &client,
         "create sequence clock_offset minvalue 0 start 0;
          create or replace function outlast.clock() returns timestamptz language sql volatile as $$
-           select clock_timestamp() + make_interval(days => coalesce(pg_sequence_last_value('public.clock_offset'), 0)::int) $$;
-         select outlast.register('mailer', '{a}');
-         select outlast.emit('a', '{}') from generate_series(1, 20)",
+           select clock_timestamp() + make_interval(days => coalesce(pg_sequence_last_value('public.clock_offset'), 0)::int) $$",
+    )
+    .await;
+    execute(&client, "select outlast.register('mailer', '{a}')").await;
+    execute(
+        &client,
+        "select outlast.emit('a', '{}') from generate_series(1, 20)",
     )
     .await;
     let slot = number(&client, "select slot::bigint from outlast._event limit 1")
@@ -38,10 +42,18 @@ async fn a_slot_is_explained_until_a_pass_by_hand_empties_it() {
         .says("mailer")
         .says("has not passed event 1");
 
-    execute(&client, "do $$ declare t uuid; begin
-        select distinct token into t from outlast.claim('event', 'mailer', 20);
-        perform outlast._seal(t, array(select event_id from outlast._event)), outlast._finish(array[t]);
-      end $$").await;
+    execute(
+        &client,
+        "select count(*) from outlast.claim('event', 'mailer', 20)",
+    )
+    .await;
+    let seal = "select outlast._seal(l.token, array(select event_id from outlast._event)) from outlast._lease l";
+    execute(&client, seal).await;
+    execute(
+        &client,
+        "select outlast._finish(array(select token from outlast._lease))",
+    )
+    .await;
     outlast(url, &["retention", "run"])
         .await
         .fine()
@@ -64,7 +76,9 @@ async fn a_slot_is_explained_until_a_pass_by_hand_empties_it() {
         .fine()
         .says("at rest, if events go on at this rate");
 
-    execute(&client, "update outlast._ring_slot set passed_at = outlast.clock() - interval '9 days', removable_at = outlast.clock() - interval '2 hours' where ring = 'log'").await;
+    let ripe = "update outlast._ring_slot set passed_at = outlast.clock() - interval '9 days',
+                removable_at = outlast.clock() - interval '2 hours' where ring = 'log'";
+    execute(&client, ripe).await;
     let ran = outlast(url, &["retention", "run", "--json", "--hold", "10000"])
         .await
         .fine()
@@ -84,11 +98,8 @@ async fn a_slot_is_explained_until_a_pass_by_hand_empties_it() {
 #[tokio::test]
 async fn nothing_is_removed_while_the_settings_contradict_each_other() {
     let (database, client) = database().await;
-    execute(
-        &client,
-        "insert into outlast._setting (name, value) values ('retention.inbox', '5d')",
-    )
-    .await;
+    let short = "insert into outlast._setting (name, value) values ('retention.inbox', '5d')";
+    execute(&client, short).await;
     outlast(database.url(), &["retention", "run"])
         .await
         .with(2)

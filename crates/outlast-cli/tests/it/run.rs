@@ -2,7 +2,7 @@
 
 use outlast_testkit::{pg::Database, process::Process};
 
-use crate::{PATIENCE, command, database, execute, outlast};
+use crate::{PATIENCE, command, database, execute, number, outlast};
 
 fn start(database: &Database, args: &[&str]) -> Process {
     let mut command = command(&["run", "--database", database.url()]);
@@ -59,4 +59,15 @@ async fn it_refuses_a_foreign_deployment_and_a_stopped_database() {
     watch.line("worker is running", PATIENCE).await;
     watch.terminate();
     assert_eq!(watch.exit(PATIENCE).await.code(), Some(0), "{watch:?}");
+}
+
+#[tokio::test]
+async fn maintenance_alone_is_a_process_that_neither_listens_nor_claims() {
+    let (database, client) = database().await;
+    let keeper = start(&database, &["--only", "maintenance"]);
+    keeper.line("worker is running", PATIENCE).await;
+    let listens = "select count(*) from pg_stat_activity where datname = current_database() and query ilike 'listen%'";
+    assert_eq!(number(&client, listens).await, 0);
+    keeper.terminate();
+    assert_eq!(keeper.exit(PATIENCE).await.code(), Some(0), "{keeper:?}");
 }

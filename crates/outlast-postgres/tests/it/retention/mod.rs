@@ -3,6 +3,7 @@
 mod fold;
 mod inbox;
 mod keys;
+mod load;
 mod log;
 mod settings;
 

@@ -1,0 +1,157 @@
+//! Slots are emptied in a loop beside emits and claims: who waits for that, and how long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use outlast_postgres::retention::{Bounds, Step, pass};
+use tokio_postgres::Client;
+
+use super::Barn;
+use crate::seeds;
+use crate::sql::{self, Claim};
+
+/// Sorted times of one kind of work.
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn new(mut times: Vec<Duration>) -> Self {
+        times.sort();
+        Self(times)
+    }
+
+    fn most(&self) -> Duration {
+        self.0.last().copied().unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = |part: f64| {
+            self.0
+                .get(((self.0.len() as f64 - 1.0) * part) as usize)
+                .copied()
+                .unwrap_or_default()
+        };
+        write!(
+            f,
+            "{} times, p50 {:.1?}, p99 {:.1?}, p100 {:.1?}",
+            self.0.len(),
+            at(0.5),
+            at(0.99),
+            self.most()
+        )
+    }
+}
+
+async fn emits(client: Client, stop: Arc<AtomicBool>) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        sql::emit(&client, "a", None).await;
+        times.push(began.elapsed());
+    }
+    times
+}
+
+async fn claims(client: Client, consumer: i32, stop: Arc<AtomicBool>) -> (Vec<Duration>, usize) {
+    let (mut times, mut events) = (Vec::new(), 0);
+    loop {
+        let last = stop.load(Ordering::Relaxed);
+        let began = Instant::now();
+        let batch = Claim::of(consumer)
+            .run(&client)
+            .await
+            .expect("claims")
+            .events;
+        times.push(began.elapsed());
+        let ids: Vec<uuid::Uuid> = batch.iter().map(|event| event.id).collect();
+        events += ids.len();
+        if let Some(first) = batch.first() {
+            sql::seal(&client, first.token, &ids).await.expect("seals");
+            sql::finish(&client, &[first.token])
+                .await
+                .expect("finishes");
+        } else if last {
+            return (times, events);
+        }
+    }
+}
+
+/// One run of some seconds; how often a leaf was emptied, and the times.
+async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
+    let barn = Barn::new().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let emitting = tokio::spawn(emits(barn.house.connect().await, stop.clone()));
+    let claiming = tokio::spawn(claims(
+        barn.house.connect().await,
+        barn.consumer,
+        stop.clone(),
+    ));
+    let mut cleaner = barn.house.connect().await;
+    let (mut emptied, mut late) = (0, 0);
+    let began = Instant::now();
+    let slot = (barn.log_slot().await + 5) % 16;
+    while began.elapsed() < length {
+        if emptying {
+            // Rows of long ago that nobody has to pass: their transactions are older than any tick.
+            sql::run(
+                &barn.client,
+                &format!(
+                    "insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, content_type, payload)
+                     select {slot}, 1, -g, '3', gen_random_uuid(), outlast.clock() - interval '6 days', 'old', '', 'x/x', ''
+                     from generate_series(1, 100) g;
+                     update outlast._ring_slot set passed_at = outlast.clock() - interval '9 days', removable_at = outlast.clock() - interval '2 hours', tried_at = null
+                     where ring = 'log' and slot = {slot}"
+                ),
+            )
+            .await;
+            let tell = |step| match step {
+                Step::Emptied { .. } => emptied += 1,
+                Step::Kept { why, .. } => {
+                    late += 1;
+                    println!("{why}");
+                }
+                _ => {}
+            };
+            pass(&mut cleaner, Bounds::default(), tell)
+                .await
+                .expect("a pass");
+            sql::run(
+                &barn.client,
+                &format!("delete from outlast._event where slot = {slot}"),
+            )
+            .await;
+        }
+        tokio::task::yield_now().await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let emits = emitting.await.expect("emits");
+    let (claims, events) = claiming.await.expect("claims");
+    assert_eq!(events, emits.len(), "nothing is lost beside it");
+    barn.must_be_sound().await;
+    (emptied, late, Times::new(emits), Times::new(claims))
+}
+
+/// The bound is the machine's own worst without emptying, and 100 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn emits_and_claims_hardly_wait_while_slots_are_emptied_in_a_loop() {
+    let length = Duration::from_secs(if seeds::long() { 20 } else { 2 });
+    let (_, _, emits, claims) = run(false, length).await;
+    println!("without: emits {emits}; claims {claims}");
+    let worst = emits.most().max(claims.most());
+    let (emptied, late, emits, claims) = run(true, length).await;
+    println!("{emptied} leaves emptied, {late} not in time: emits {emits}; claims {claims}");
+    assert!(emptied + late > 0);
+    if seeds::long() {
+        assert!(emptied > 10, "{emptied}");
+        assert!(
+            emits.most() <= worst + Duration::from_millis(100),
+            "an emit"
+        );
+        assert!(
+            claims.most() <= worst + Duration::from_millis(100),
+            "a claim"
+        );
+    }
+}
