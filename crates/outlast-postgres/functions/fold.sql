@@ -154,8 +154,8 @@ begin
   select * into c from outlast._consumer x where x.id = _fold.consumer;
   if c.id is null or not pg_try_advisory_xact_lock(7311, c.id) then return; end if;
   select p.next into place from outlast._fold_place p where p.consumer = c.id order by p.next desc limit 1;
-  first := outlast._first_id(coalesce(place, 0));
-  if first is null then return; end if;
+  select e.id, e.emitted_at into first, lo from outlast._first_row(coalesce(place, 0)) e;
+  if first is null or lo >= cutoff then return; end if;
   base := first / 8192 * 8192;
 
   -- A retired consumer passes nothing any more; what of it is not in flight is settled.
@@ -241,10 +241,6 @@ begin
   end loop;
   if least.id is not null then return next least; end if;
 end $$;
-
-create or replace function outlast._first_id(from_id bigint) returns bigint
-language sql stable
-as $$ select e.id from outlast._first_row(from_id) e $$;
 
 -- Notes that this event may get a row of its own although its consumer is folded beyond it. Whoever parks an event that
 -- its consumer has passed long ago (a replay, a redirect) calls this in the same transaction, or the row would go with
