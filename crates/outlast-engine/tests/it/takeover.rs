@@ -129,7 +129,7 @@ async fn what_never_started_is_not_charged_when_the_lease_lapses() {
     }
     let given = given().await;
     let watch = "create table charged (id uuid);
-        create function note() returns trigger language plpgsql as $$ begin
+        create function note() returns trigger language plpgsql security definer set search_path = public as $$ begin
           if new.failures > 0 then insert into charged values (new.event_id); end if; return new; end $$;
         create trigger note after insert or update on outlast._parked for each row execute function note()";
     given.sql.batch_execute(watch).await.unwrap();

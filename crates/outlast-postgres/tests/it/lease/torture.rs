@@ -21,7 +21,8 @@ use crate::sql::{self, Claim, Event};
 const WITNESS: &str = "
 create table effect (event uuid not null, token uuid not null, xid xid8 not null);
 create table ended (token uuid not null, snap pg_snapshot not null);
-create function witness() returns trigger language plpgsql as $$
+-- As its own owner: what deletes a lease runs as the schema's.
+create function witness() returns trigger language plpgsql security definer set search_path = public as $$
 begin insert into ended values (old.token, pg_current_snapshot()); return null; end $$;
 create trigger witness after delete on outlast._lease for each row execute function witness()";
 
