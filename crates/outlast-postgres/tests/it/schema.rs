@@ -223,3 +223,23 @@ fn settings_are_named_so_that_they_are_not_taken_for_objects() {
         }
     }
 }
+
+#[test]
+fn every_advisory_lock_is_numbered_with_the_schema() {
+    // The numbers are the database's: without the schema in them two installations would wait for each other.
+    let own = ["_lease_lock(", "_lane_lock(", "_lock_room("];
+    let mut locks = 0;
+    for (name, text) in migrate::FUNCTIONS {
+        let code = text
+            .lines()
+            .map(|line| line.split("--").next().unwrap_or_default());
+        for line in code.filter(|line| line.contains("advisory_")) {
+            locks += 1;
+            assert!(
+                own.iter().any(|number| line.contains(number)),
+                "{name}: {line}"
+            );
+        }
+    }
+    assert!(locks > 5, "only {locks} advisory locks were found");
+}
