@@ -194,9 +194,15 @@ impl Place {
             (&acked.seq, Type::INT8),
             (&acked.nonce, Type::UUID),
         ];
+        // Several connections come at once after a failover, and above READ COMMITTED, which may be the database's habit,
+        // all but one of them would fail.
+        client
+            .batch_execute("begin isolation level read committed")
+            .await?;
         client
             .query_typed(self.schema.statement(sql), &args)
             .await?;
+        client.batch_execute("commit").await?;
         Ok(())
     }
 
