@@ -65,12 +65,12 @@ impl Database {
     /// Refuses a standby.
     pub(crate) async fn primary(&self) -> Answer<()> {
         let what = || format!("use {self}");
-        let row = self
+        let rows = self
             .client
-            .query_one("select pg_is_in_recovery()", &[])
+            .query_typed("select where pg_is_in_recovery()", &[])
             .await
             .tried(what())?;
-        if row.get(0) {
+        if !rows.is_empty() {
             Err(Error::Standby).tried(what())
         } else {
             Ok(())

@@ -4,7 +4,7 @@
 //! that was killed goes on where it stopped, and nobody waits long behind it. Functions are the current text, applied
 //! again whenever it changed, never by a program that is older than the schema.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, types::Type};
 
 use crate::{Error, schema::Schema};
 
@@ -97,8 +97,8 @@ impl Migrations {
             None
         } else {
             let ask = self.schema.text("select digest from outlast._functions");
-            let row = client.query_opt(&*ask, &[]).await?;
-            row.map(|row| row.get(0))
+            let rows = client.query_typed(&ask, &[]).await?;
+            rows.first().map(|row| row.get(0))
         };
         let functions_differ = found <= known && applied.as_deref() != Some(digest().as_str());
         Ok(Plan {
@@ -166,6 +166,8 @@ impl Migrations {
                 record(migration)
             ));
         }
+        // Bodies name each other; all of them are there at the end.
+        out.push_str("\nset check_function_bodies = off;\n");
         for (name, text) in FUNCTIONS {
             out.push_str(&format!("\n-- functions/{name}.sql\n{text}\n"));
         }
@@ -189,8 +191,11 @@ impl Migrations {
             let ask = self.schema.text(
                 "select exists (select from outlast._migration where version > $1 and breaking)",
             );
-            let row = client.query_one(&*ask, &[&(need as i32)]).await?;
-            if row.get(0) {
+            let need_at_least = need as i32;
+            let rows = client
+                .query_typed(&ask, &[(&need_at_least, Type::INT4)])
+                .await?;
+            if rows.first().is_some_and(|row| row.get(0)) {
                 return Err(Error::NewerSchema { found, known: need });
             }
         }
@@ -201,7 +206,8 @@ impl Migrations {
     async fn usable(self, client: &Client) -> Result<(), Error> {
         let reserved = "select exists (select from pg_get_keywords() where word = $1 and catcode in ('R', 'T'))";
         let name = self.schema.name();
-        if client.query_one(reserved, &[&name]).await?.get(0) {
+        let rows = client.query_typed(reserved, &[(&name, Type::TEXT)]).await?;
+        if rows.first().is_some_and(|row| row.get(0)) {
             return Err(Error::Config(format!(
                 "schema `{name}` is a reserved word of SQL"
             )));
@@ -213,7 +219,7 @@ impl Migrations {
         let exists = "select to_regclass('outlast._migration') is not null";
         let newest = "select coalesce(max(version), 0) from outlast._migration";
         let ask = async |sql| {
-            let row = client.query_one(&*self.schema.text(sql), &[]).await;
+            let row = client.query_typed_one(&self.schema.text(sql), &[]).await;
             row.map_err(|error| Error::from(error).in_schema(self.schema))
         };
         if !ask(exists).await?.get::<_, bool>(0) {

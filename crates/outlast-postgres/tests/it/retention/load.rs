@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use outlast_postgres::retention::{Bounds, Step, pass};
+use outlast_postgres::{
+    retention::{Bounds, Step, pass},
+    schema::Schema,
+};
 use tokio_postgres::Client;
 
 use super::Barn;
@@ -114,7 +117,7 @@ async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
                 }
                 _ => {}
             };
-            pass(&mut cleaner, Bounds::default(), tell)
+            pass(&mut cleaner, Schema::DEFAULT, Bounds::default(), tell)
                 .await
                 .expect("a pass");
             sql::run(
