@@ -22,7 +22,7 @@ use crate::{
 };
 use leases::Leases;
 use registry::Registry;
-use signal::Stopper;
+use signal::{Stop, Stopper};
 use wake::Bell;
 
 pub(crate) mod batch;
@@ -88,10 +88,12 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let target = plan.target()?;
-    let (drain, maintenance_only) = (plan.settings.drain, plan.maintenance_only);
+    let (drain, heartbeat) = (plan.settings.drain, plan.settings.heartbeat);
+    let maintenance_only = plan.maintenance_only;
     let place = Place::new(plan.settings.deployment.clone()).schema(target.in_schema());
-    let store = Store::new(pool(&target, &place)?, place.clone());
-    check(&target, &place).await?;
+    let connections = pool(&target, &place)?;
+    let store = Store::new(connections.clone(), place.clone());
+    let pooled = check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
     let consumers = register(plan, &store, &leases).await?;
     crash::at(Point::Registered);
@@ -113,6 +115,9 @@ where
     let mut loops = JoinSet::new();
     for consumer in consumers {
         loops.spawn(consumer::run(consumer, bell.clone(), stopped.clone()));
+    }
+    if pooled && !loops.is_empty() {
+        loops.spawn(ask_again(connections, place.clone(), heartbeat, stopped));
     }
     let ended = supervise(loops, stop, hurry, &stopper, drain).await;
     // Whoever looked for all says that he goes.
@@ -205,19 +210,14 @@ fn pool(target: &Target, place: &Place) -> Result<Pool, Error> {
     connect::pool_with(target, CONNECTIONS, Some(hook))
 }
 
+/// The default isolation level, where it is another one than claims need.
+const HABIT: &str = "select s.habit from (select current_setting('default_transaction_isolation') as habit) s \
+    where s.habit <> 'read committed'";
+
 /// Claims run in READ COMMITTED whatever the database's habit. Set only where the habit is another one: behind a pooler
 /// the session is not ours.
 async fn read_committed(client: &tokio_postgres::Client) -> Result<(), Error> {
-    let habit = client
-        .query_typed(
-            "select current_setting('default_transaction_isolation')",
-            &[],
-        )
-        .await?;
-    if habit
-        .first()
-        .is_some_and(|row| row.get::<_, &str>(0) != "read committed")
-    {
+    if !client.query_typed(HABIT, &[]).await?.is_empty() {
         client
             .batch_execute("set default_transaction_isolation = 'read committed'")
             .await?;
@@ -225,12 +225,49 @@ async fn read_committed(client: &tokio_postgres::Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// The start-up checks, on a connection of their own, so that their errors come typed.
-async fn check(target: &Target, place: &Place) -> Result<(), Error> {
+/// The start-up checks, on a connection of their own, so that their errors come typed. Answers whether a transaction
+/// pooler is between us and the server.
+async fn check(target: &Target, place: &Place) -> Result<bool, Error> {
     let (client, _driver) = connect::connect(&target.clone()).await?;
     migrate::of(target.in_schema()).check(&client).await?;
     place.check(&client).await?;
-    Ok(())
+    let pooled = connect::is_pooled(target).await?;
+    if pooled {
+        tracing::warn!("{}", connect::POOLED);
+        let rows = client.query_typed(HABIT, &[]).await?;
+        if let Some(habit) = rows.first().map(|row| row.get::<_, String>(0)) {
+            return Err(Error::Config(format!(
+                "this role's default isolation level in this database is {habit}, which cannot be set aside behind a transaction \
+                 pooler: alter role … in database … set default_transaction_isolation = 'read committed'"
+            )));
+        }
+    }
+    Ok(pooled)
+}
+
+/// Where a pooler keeps our connections open when the server behind it changes, there is no new one to be asked: an old one
+/// is, again and again.
+async fn ask_again(
+    connections: Pool,
+    place: Place,
+    every: Duration,
+    stop: Stop,
+) -> Result<(), Error> {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stop.draining() => return Ok(()),
+        }
+        // A server that is away is waited for by those who work.
+        let Ok(client) = connections.get().await else {
+            continue;
+        };
+        match place.check(&client).await {
+            Err(stopped @ Error::Stopped(_)) => return Err(stopped),
+            Err(error) => tracing::debug!(%error, "could not ask where this is"),
+            Ok(_) => {}
+        }
+    }
 }
 
 /// Registers every consumer of the plan; each is committed when it is there. The pools of its handlers must lead to the

@@ -3,6 +3,7 @@
 //! A [`Target`] says where and how; it prints without the password. `parse` reads no network, only text and files.
 
 mod params;
+mod pooled;
 mod refused;
 mod surroundings;
 mod tls;
@@ -10,6 +11,7 @@ mod tls;
 use crate::{Error, schema::Schema};
 use deadpool_postgres::{Hook, Manager, ManagerConfig, RecyclingMethod, Runtime};
 use params::Params;
+pub use pooled::{POOLED, is_pooled};
 use std::{fmt, future::poll_fn, time::Duration};
 use surroundings::Surroundings;
 use tls::Tls;

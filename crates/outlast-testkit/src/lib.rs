@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`drill`] | the evidence rows: what `./run prove` runs, with a checker that knows nothing of the product |
 //! | [`pg`] | a database of its own for each test, on a private durable server |
+//! | [`pooler`] | PgBouncer in transaction mode |
 //! | [`proxy`] | stands before PostgreSQL, sees COMMIT, and loses or holds it |
 //! | [`process`] | child processes that are killed, frozen, and never left behind |
 //! | [`provider`] | a mail provider in a process of its own, with its own ledger |
@@ -13,6 +14,7 @@
 
 pub mod drill;
 pub mod pg;
+pub mod pooler;
 pub mod process;
 pub mod provider;
 pub mod proxy;

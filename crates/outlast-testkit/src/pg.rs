@@ -19,6 +19,8 @@ use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
+use crate::pooler;
+
 /// Names a running server for the tests: a connection string of a superuser, any database.
 pub const SERVER: &str = "OUTLAST_TEST_PG";
 
@@ -37,13 +39,19 @@ pub fn cluster() -> Builder {
 pub struct Database {
     name: String,
     url: String,
+    direct: String,
     server: String,
 }
 
 impl Database {
-    /// Its connection string.
+    /// Its connection string; through a [`pooler`](crate::pooler) where all of the run goes through one.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Its connection string, to the server itself.
+    pub fn direct_url(&self) -> &str {
+        &self.direct
     }
 
     /// Its name.
@@ -78,12 +86,12 @@ impl Database {
         self.url_as(&name, "secret")
     }
 
-    /// A new connection.
+    /// A new connection to the server itself, for the test's own eyes.
     ///
     /// # Panics
     /// If the server refuses it.
     pub async fn connect(&self) -> Client {
-        client(&self.url).await
+        client(&self.direct).await
     }
 }
 
@@ -175,7 +183,7 @@ pub async fn outlast() -> Database {
 impl Drop for Database {
     /// Its prepared transactions go too: they would hold back every other test's snapshots.
     fn drop(&mut self) {
-        let (url, server, name) = (self.url.clone(), self.server.clone(), self.name.clone());
+        let (url, server, name) = (self.direct.clone(), self.server.clone(), self.name.clone());
         // A thread: the test's own runtime may be the one that is waiting for us.
         let dropper = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -236,10 +244,16 @@ async fn create(server: &str, template: &str) -> Database {
         &format!("create database {name} template {}", quote(template)),
     )
     .await;
-    let url = url_of(server, &name);
+    let direct = url_of(server, &name);
+    let pooled = env::var_os(pooler::POOLED).filter(|folder| !folder.is_empty());
+    let url = pooled.map_or_else(
+        || direct.clone(),
+        |folder| pooler::through(folder.as_ref(), &name),
+    );
     Database {
         name,
         url,
+        direct,
         server: server.to_owned(),
     }
 }

@@ -64,6 +64,9 @@ where
             &format!("{target} answers, and its schema fits this program"),
         ),
     ];
+    if connect::is_pooled(&target).await.tried("connect")? {
+        findings.push(finding("connection", Verdict::Note, connect::POOLED));
+    }
     findings.push(match place.deployment {
         Some(name) => finding("deployment", Verdict::Ok, &name),
         None => finding(

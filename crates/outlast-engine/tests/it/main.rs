@@ -9,6 +9,7 @@ mod operators;
 mod order;
 mod outage;
 mod place;
+mod pooler;
 mod roles;
 mod schemas;
 mod story;

@@ -1,4 +1,5 @@
-//! `with-postgres PROGRAM [ARGUMENT..]`: runs a program with a private server for its tests.
+//! `with-postgres [--pooled] PROGRAM [ARGUMENT..]`: runs a program with a private server for its tests, and with
+//! `--pooled` a PgBouncer before it that the tests go through.
 //!
 //! The server is temporary and ends with the program, or with us, even if we are killed. If `OUTLAST_TEST_PG` names one
 //! already, that one is used. Exit status: the program's.
@@ -8,14 +9,22 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use outlast_postgres::cluster::Stop;
-use outlast_testkit::pg;
+use outlast_testkit::{
+    pg,
+    pooler::{POOLED, Pooler},
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = env::args_os().skip(1);
-    let Some(program) = arguments.next() else {
-        bail!("usage: with-postgres PROGRAM [ARGUMENT..]")
+    let mut first = arguments.next();
+    let pooled = first.as_deref() == Some("--pooled".as_ref());
+    if pooled {
+        first = arguments.next();
+    }
+    let Some(program) = first else {
+        bail!("usage: with-postgres [--pooled] PROGRAM [ARGUMENT..]")
     };
     let mut command = Command::new(&program);
     command.args(arguments);
@@ -32,6 +41,22 @@ async fn main() -> anyhow::Result<ExitCode> {
             "with-postgres: PostgreSQL {} in {}",
             server.version(),
             cluster.folder().display()
+        );
+    }
+    let server = match &cluster {
+        Some(cluster) => cluster.socket_url("postgres"),
+        None => env::var(pg::SERVER)?,
+    };
+    let pooler = if pooled {
+        Some(Pooler::before(&server).await?)
+    } else {
+        None
+    };
+    if let Some(pooler) = &pooler {
+        command.env(POOLED, pooler.folder());
+        eprintln!(
+            "with-postgres: through PgBouncer in {}",
+            pooler.folder().display()
         );
     }
     // A terminal sends Ctrl-C to both of us: the program decides, and we clean up after it.
@@ -51,6 +76,7 @@ async fn main() -> anyhow::Result<ExitCode> {
             }
         }
     };
+    drop(pooler);
     if let Some(cluster) = cluster {
         cluster.stop(Stop::Immediate).await?;
     }
