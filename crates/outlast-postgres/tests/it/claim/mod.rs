@@ -1,6 +1,7 @@
 //! The door for other languages: only `outlast.register`, `claim`, `complete`, `fail`, `renew` and `fence`, all in text.
 
 mod refused;
+mod several;
 mod worker;
 
 use tokio_postgres::{Client, SimpleQueryMessage};

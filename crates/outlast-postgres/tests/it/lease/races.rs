@@ -211,3 +211,39 @@ async fn two_ends_of_one_batch_with_seals_in_one_of_them_do_not_wait_for_each_ot
         }
     }
 }
+
+/// Solid Queue #162, #531, #609, #267: two that end the same batches, each in an order of its own, waited for each other.
+#[tokio::test]
+async fn whoever_ends_many_batches_takes_them_in_one_order() {
+    // Goal: two calls with the same tokens never hold one and wait for the other's. Method: the lower one is taken, and
+    // a call that names the higher one first must wait without having taken that.
+    let unsorted = ("array(select u from unnest(tokens) u order by u)", "tokens");
+    for (plant, takes) in [(None, false), (Some(unsorted), true)] {
+        let house = House::new().await;
+        if let Some(plant) = plant {
+            house.plant("_finish", &[plant]).await;
+        }
+        let (one, two) = (
+            Scene::new(&house, "one").await,
+            Scene::new(&house, "two").await,
+        );
+        let (low, high) = (one.token.min(two.token), one.token.max(two.token));
+        let take = "select from outlast._lease where token = $1 for update nowait";
+        sql::run(&one.runner, "begin").await;
+        one.runner.query(take, &[&low]).await.expect("is free");
+        let pid = sql::pid(&one.ender).await;
+        let tokens = [high, low];
+        let finish = sql::finish(&one.ender, &tokens);
+        let meanwhile = async {
+            sql::until_blocked(&one.observer, pid).await;
+            sql::run(&two.runner, "begin").await;
+            let taken = two.runner.query(take, &[&high]).await.is_err();
+            sql::run(&two.runner, "rollback").await;
+            sql::run(&one.runner, "rollback").await;
+            taken
+        };
+        let (finished, taken) = tokio::join!(finish, meanwhile);
+        assert_eq!(taken, takes);
+        assert_eq!(finished.expect("finishes"), [1, 1]);
+    }
+}
