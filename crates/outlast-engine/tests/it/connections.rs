@@ -81,3 +81,51 @@ async fn an_idle_worker_asks_seldom() {
     );
     worker.stop().await.unwrap();
 }
+
+// Wolverine GH-3664, and the open hand of our own style page: a session that is idle in a transaction holds its locks,
+// and keeps every table from being cleaned.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_session_is_in_a_transaction_or_holds_a_lock_while_a_handler_of_outside_effects_works() {
+    type State = (Told, std::sync::Arc<tokio::sync::Semaphore>);
+    async fn effect((told, gate): State, ping: Attempt<Ping>) -> Result<(), Failure> {
+        let _ = told.send(ping.n);
+        let _ = gate.acquire().await;
+        Ok(())
+    }
+    let given = given().await;
+    given.emit(0..3).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let worker = given.start(
+        (told, gate.clone()),
+        Consumer::new("mailer").from(Start::Earliest).on(effect),
+    );
+    for _ in 0..3 {
+        next(&mut hears).await;
+    }
+    let open = "select count(*) from pg_stat_activity
+        where datname = current_database() and pid <> pg_backend_pid() and state like 'idle in transaction%'";
+    let locks = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
+        where a.datname = current_database() and pid <> pg_backend_pid() and locktype = 'advisory' and a.state = 'idle'";
+    assert_eq!((given.count(open).await, given.count(locks).await), (0, 0));
+    gate.add_permits(3);
+    given.processed(3).await;
+    worker.stop().await.unwrap();
+}
+
+// IHP #2754, OCA/queue #245, Audius PR #12618: DDL at the start queued behind a dump, and everybody behind that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_defines_nothing() {
+    async fn effect(_: (), _: Attempt<Ping>) -> Result<(), Failure> {
+        Ok(())
+    }
+    let given = given().await;
+    let refuse = "create function refuse() returns event_trigger language plpgsql as $$
+          begin raise exception 'no % here', tg_tag; end $$;
+        create event trigger refuse on ddl_command_start execute function refuse()";
+    given.sql.batch_execute(refuse).await.unwrap();
+    given.emit(0..3).await;
+    let worker = given.start((), Consumer::new("mailer").from(Start::Earliest).on(effect));
+    given.processed(3).await;
+    worker.stop().await.unwrap();
+}
