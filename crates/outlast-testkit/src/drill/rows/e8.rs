@@ -1,7 +1,7 @@
 //! E8, as far as the log goes: an event that kills its worker, and a database that is gone. Others are unaffected, and
 //! what is used up meanwhile is bounded.
 
-use std::{os::unix::process::ExitStatusExt, sync::Arc, time::Duration};
+use std::{os::unix::process::ExitStatusExt, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail, ensure};
 use outlast_checker::Expect;
@@ -10,7 +10,7 @@ use outlast_postgres::cluster::Stop;
 use super::{
     super::{
         worker::{Form, Spec},
-        world::{PATIENCE, World, expect},
+        world::{LEASE, PATIENCE, World, expect},
     },
     Row, Scenario, everyone, watch_charges,
 };
@@ -42,10 +42,11 @@ pub(super) fn row() -> Row {
         }
     });
     let gone = Scenario::new("database-gone", database_gone).alone(&[]);
+    let clocks = Scenario::new("clocks-differ", clocks_differ);
     Row {
         name: "E8",
         what: "poison and outage: bounded resources, a person is told, others are unaffected",
-        scenarios: poison.into_iter().chain([gone.core()]).collect(),
+        scenarios: poison.into_iter().chain([gone.core(), clocks]).collect(),
     }
 }
 
@@ -110,6 +111,57 @@ async fn dies_or_is_spared(world: &World, worker: &Process) -> Result<bool> {
         Some(status) if status.signal() == Some(Signal::ABORT.as_raw()) => Ok(true),
         Some(status) => bail!("the worker ended otherwise ({status}): {worker:?}"),
     }
+}
+
+/// Where distributions put the library that tells a process another time.
+const FAKETIME: [&str; 3] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib64/faketime/libfaketimeMT.so.1",
+];
+
+/// Workers whose clocks are an hour behind, right, and an hour ahead; handlers outlast their leases. Only the database's
+/// clock decides: nobody takes over what is alive, nothing is tried too early.
+async fn clocks_differ(world: Arc<World>) -> Result<()> {
+    let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());
+    let Some(library) = library else {
+        bail!("libfaketime is missing: apt-get install libfaketime");
+    };
+    let specs = [
+        Spec::new("ledger", Form::Tx),
+        Spec::new("mail", Form::Outside),
+    ];
+    watch_charges(&world).await?;
+    for (name, offset) in [("behind", "-1h"), ("right", "+0"), ("ahead", "+1h")] {
+        let worker = world.worker(name).consumers(&specs);
+        let worker = worker.set("lease-ms", (LEASE * 2).as_millis());
+        let worker = worker.set("slow-ms", (LEASE * 3).as_millis());
+        let worker = worker.env("LD_PRELOAD", library).env("FAKETIME", offset);
+        let worker = worker.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        worker.running().await?;
+    }
+    let client = world.emitter(1).set("transactions", 8).start()?;
+    let status = client.exit(PATIENCE).await;
+    ensure!(status.success(), "{client:?}");
+    world.fault("three workers ran with clocks an hour apart");
+    let all = 2 * world.number("select count(*) from outlast._event").await?;
+    wait_for("the handlers to end", PATIENCE, async || {
+        let done = "select count(*) from outlast._processed_event";
+        (world.number(done).await.ok()? >= all).then_some(())
+    })
+    .await;
+    world.settle(&specs, 0).await?;
+    let (report, charged) = (
+        world.report(),
+        world.number("select count(*) from drill.charge").await?,
+    );
+    if report.again > 0 || report.attempt_max > 1 || charged > 0 {
+        world.violated(format_args!(
+            "a live lease was taken over: {} handled again, try {}, {charged} charged",
+            report.again, report.attempt_max
+        ));
+    }
+    Ok(())
 }
 
 /// The database is gone for a while: nobody hammers at its door, and all goes on when it is back.

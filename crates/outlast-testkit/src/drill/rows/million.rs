@@ -52,6 +52,11 @@ async fn million(world: Arc<World>) -> Result<()> {
         while world.number(done).await? < 2 * total {
             tokio::time::sleep(Duration::from_millis(rng.u64(1500..4500))).await;
             let victim = rng.usize(..workers.len());
+            // One that has not come up yet does nothing: on a slow machine nobody ever would.
+            let up = workers[victim].lines();
+            if !up.iter().any(|line| line.contains("worker is running")) {
+                continue;
+            }
             workers[victim].kill();
             kills += 1;
             world.fault("a worker was killed");

@@ -1,6 +1,6 @@
 //! The processes of a run, told what to do.
 
-use std::{fmt::Display, process::Command, sync::Arc};
+use std::{ffi::OsStr, fmt::Display, process::Command, sync::Arc};
 
 use anyhow::Result;
 use outlast_engine::crash::{CRASH, PAUSE, Point};
@@ -74,6 +74,12 @@ impl<'w> Program<'w> {
         specs
             .iter()
             .fold(self, |this, spec| this.set("consumer", spec))
+    }
+
+    /// One variable of its environment.
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
     }
 
     /// It dies there, when it comes by for the nth time.
