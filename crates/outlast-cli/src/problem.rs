@@ -245,6 +245,7 @@ fn connect(why: Refused) -> Option<&'static str> {
         }
         Refused::NotReady => "wait until it accepts connections, and try again",
         Refused::Full => "end some of its sessions, raise max_connections, or go through a pooler",
+        Refused::ReadOnly => "name the primary, or all servers of which one is it",
         Refused::Tls => "set sslmode and sslrootcert in the URL to what the server speaks",
         _ => return None,
     })

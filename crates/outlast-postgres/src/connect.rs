@@ -219,10 +219,13 @@ async fn open(
     target: &Target,
 ) -> Result<(Client, tokio_postgres::Connection<Socket, TlsStream>), Error> {
     let connector = target.tls.connector().map_err(Error::Config)?;
-    target
-        .config
-        .connect(connector)
+    // The driver's own timeout ends when the socket is open. A server that stands still lets everybody in and says nothing.
+    let each = target.config.get_connect_timeout();
+    let hosts = u32::try_from(target.config.get_hosts().len()).unwrap_or(1);
+    let patience = *each.unwrap_or(&CONNECT_TIMEOUT) * (hosts + 1);
+    tokio::time::timeout(patience, target.config.connect(connector))
         .await
+        .map_err(|_| refused::silent(target, patience))?
         .map_err(|error| refused::error(target, error))
 }
 

@@ -206,6 +206,8 @@ pub enum Refused {
     NotReady,
     /// All connections are taken.
     Full,
+    /// No server of those that were named takes writes, as `target_session_attrs` asks.
+    ReadOnly,
     /// TLS could not be agreed on, or the certificate was refused.
     Tls,
     /// Something else; see the source.
@@ -223,6 +225,7 @@ impl fmt::Display for Refused {
             Self::NoDatabase => "there is no such database; create it first",
             Self::NotReady => "the server is starting, stopping or recovering",
             Self::Full => "all connections of the server are taken",
+            Self::ReadOnly => "no server there takes writes; is one of them the primary?",
             Self::Tls => "TLS could not be agreed on, or the server's certificate was refused",
             Self::Other => "the server or the network refused",
         })
@@ -308,7 +311,11 @@ impl Error {
             Self::Connect { why, .. } => {
                 matches!(
                     why,
-                    Refused::NoServer | Refused::NotReady | Refused::Full | Refused::Other
+                    Refused::NoServer
+                        | Refused::NotReady
+                        | Refused::Full
+                        | Refused::ReadOnly
+                        | Refused::Other
                 )
             }
             Self::Database(error) => error.state().is_none() || error.class() == Class::Retry,

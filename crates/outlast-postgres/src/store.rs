@@ -460,8 +460,10 @@ impl Store {
                 answer.map_err(|error| Error::from(error).in_schema(self.place.in_schema()))
             }
             Err(stalled) => {
-                // It may be answered later, to nobody: the connection is not used again.
+                // It may be answered later, to nobody: the connection is not used again, nor are those that lie beside it,
+                // which go the same way and would be found out one by one.
                 drop(Client::take(client));
+                self.pool.retain(|_, _| false);
                 Err(stalled)
             }
         }

@@ -5,9 +5,13 @@ use std::time::Duration;
 use outlast_core::Failure;
 use outlast_engine::{Attempt, Consumer, Outlast, Settings, Start};
 use outlast_postgres::tx::{OwnedTx, Pool};
+use outlast_testkit::proxy::Proxy;
 use tokio::sync::mpsc;
 
-use crate::given::{Ping, Told, given, next};
+use crate::given::{Given, Ping, Told, given, next};
+
+/// A look is given up after 5 s, a statement after 10 s; the rest is for a busy machine.
+const GIVEN_UP: Duration = Duration::from_secs(40);
 
 /// All connections to this database but the test's own.
 const OPEN: &str = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
@@ -127,5 +131,30 @@ async fn a_worker_defines_nothing() {
     given.emit(0..3).await;
     let worker = given.start((), Consumer::new("mailer").from(Start::Earliest).on(effect));
     given.processed(3).await;
+    worker.stop().await.unwrap();
+}
+
+/// Goal: connections that stand still without being closed are given up, all of them, and work goes on over new ones.
+/// Method: a proxy stops carrying what is open; new connections pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_stand_still_are_given_up_and_work_goes_on_over_new_ones() {
+    async fn effect(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
+        let _ = told.send(ping.n);
+        Ok(())
+    }
+    let given = given().await;
+    let proxy = Proxy::before(given.database.url()).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let consumer = Consumer::new("mailer").on(effect);
+    let worker = given.start_at(proxy.url(), told, consumer, Given::settings());
+    worker.registered(&given).await;
+    given.emit(0..1).await;
+    assert_eq!(next(&mut hears).await, 0);
+    given.processed(1).await;
+    proxy.freeze_open();
+    given.emit(1..2).await;
+    let handled = tokio::time::timeout(GIVEN_UP, hears.recv()).await;
+    assert_eq!(handled.expect("is handled in time"), Some(1));
+    given.processed(2).await;
     worker.stop().await.unwrap();
 }

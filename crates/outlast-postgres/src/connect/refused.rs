@@ -2,13 +2,22 @@
 
 use super::Target;
 use crate::{Error, error::Refused};
-use std::error::Error as _;
+use std::{error::Error as _, io::ErrorKind, time::Duration};
 
 pub(super) fn error(target: &Target, error: tokio_postgres::Error) -> Error {
     Error::Connect {
         target: target.to_string(),
         why: why(&error),
         source: error.into(),
+    }
+}
+
+/// The socket is open and the server says nothing.
+pub(super) fn silent(target: &Target, after: Duration) -> Error {
+    Error::Connect {
+        target: target.to_string(),
+        why: Refused::NoServer,
+        source: format!("no word from the server after {after:?}").into(),
     }
 }
 
@@ -37,6 +46,10 @@ fn why(error: &tokio_postgres::Error) -> Refused {
                 .is_some_and(|inner| inner.is::<rustls::Error>()) =>
         {
             Refused::Tls
+        }
+        // The driver's own word; the operating system's has a number.
+        Some(io) if io.kind() == ErrorKind::PermissionDenied && io.raw_os_error().is_none() => {
+            Refused::ReadOnly
         }
         Some(_) => Refused::NoServer,
         None if source.to_string() == "password missing" => Refused::NoPassword,

@@ -7,7 +7,7 @@ use outlast_postgres::{
     connect::{self, Target},
     error::Refused,
 };
-use outlast_testkit::wait_for;
+use outlast_testkit::{pg, wait_for};
 use tokio::net::TcpListener;
 
 async fn connected(url: &str) -> Result<(), Error> {
@@ -92,7 +92,7 @@ async fn each_obstacle_has_its_word_and_the_password_is_in_none() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_no_server() {
+async fn a_server_that_hangs_up_is_no_server() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = silent.local_addr().expect("an address").port();
     let (why, text) = {
@@ -109,6 +109,21 @@ async fn a_server_that_says_nothing_is_no_server() {
     assert_eq!(why, Refused::NoServer, "{text}");
 }
 
+/// A server that stands still, or whose machine does: the kernel lets everybody in.
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let url = format!("postgres://u:p@127.0.0.1:{port}/d?connect_timeout=1");
+    let (why, text) = tokio::time::timeout(PATIENCE, refused(&url))
+        .await
+        .expect("gives up");
+    assert_eq!(why, Refused::NoServer, "{text}");
+    let target = Target::parse(&url).expect("a URL");
+    let given_up = tokio::time::timeout(PATIENCE, connect::listen(&target)).await;
+    assert!(given_up.expect("gives up").is_err());
+}
+
 /// Writes a file into the server's folder as the server's own user, readable by nobody else.
 async fn give(client: &tokio_postgres::Client, name: &str, text: &str) {
     let lines: Vec<_> = text.lines().map(|line| format!("('{line}')")).collect();
@@ -119,13 +134,13 @@ async fn give(client: &tokio_postgres::Client, name: &str, text: &str) {
     client.batch_execute(&sql).await.expect("writes a file");
 }
 
-async fn with_tls() -> Cluster {
+async fn with_tls(certificate: &str) -> Cluster {
     let cluster = outlast_testkit::pg::cluster()
         .start()
         .await
         .expect("a server");
     let admin = client(&cluster.url("postgres")).await;
-    give(&admin, "server.crt", include_str!("tls/server.pem")).await;
+    give(&admin, "server.crt", certificate).await;
     give(&admin, "server.key", include_str!("tls/server.key")).await;
     admin
         .batch_execute("alter system set ssl = on")
@@ -142,10 +157,69 @@ async fn with_tls() -> Cluster {
     cluster
 }
 
+/// What comes of a connection: `encrypted`, `plain` or `refused`.
+async fn encrypted(url: &str) -> &'static str {
+    match connect::connect(&Target::parse(url).expect("a URL")).await {
+        Ok((client, _)) => {
+            let ssl = "select ssl::text from pg_stat_ssl where pid = pg_backend_pid()";
+            if one(&client, ssl).await.as_deref() == Some("true") {
+                "encrypted"
+            } else {
+                "plain"
+            }
+        }
+        Err(Error::Connect {
+            why: Refused::Tls, ..
+        }) => "refused",
+        Err(other) => panic!("{url}: {other:?}"),
+    }
+}
+
+/// The right name, the right authority, and a year too late.
+#[tokio::test]
+async fn an_expired_certificate_is_refused_where_certificates_are_checked() {
+    let cluster = with_tls(include_str!("tls/expired.pem")).await;
+    let (login, _) = parts(&cluster.url("postgres"));
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/tls");
+    let port = cluster.port();
+    let url = format!(
+        "postgres://{login}@db.test:{port}/postgres?hostaddr=127.0.0.1&sslrootcert={tls}/authority.pem"
+    );
+    for (mode, expected) in [("verify-full", "refused"), ("verify-ca", "refused")] {
+        let url = format!("{url}&sslmode={mode}");
+        assert_eq!(encrypted(&url).await, expected, "{url}");
+    }
+    // Encrypts and checks nobody, as in libpq.
+    let unchecked = format!("postgres://{login}@127.0.0.1:{port}/postgres?sslmode=require");
+    assert_eq!(encrypted(&unchecked).await, "encrypted");
+}
+
+/// Of several hosts the first that takes writes: one that is away and one that only reads are passed over.
+#[tokio::test]
+async fn of_several_hosts_the_one_that_takes_writes_is_taken() {
+    let db = pg::empty().await;
+    let reader = pg::empty().await;
+    let admin = reader.connect().await;
+    let only_reads = format!(
+        "alter database {} set default_transaction_read_only = on",
+        reader.name()
+    );
+    admin.batch_execute(&only_reads).await.expect("is set");
+    let cluster = pg::cluster().start().await.expect("a server");
+    let (login, host) = parts(&cluster.url("postgres"));
+    let url = format!("postgres://{login}@127.0.0.1:1,{host}/postgres");
+    assert!(connected(&url).await.is_ok(), "the first is away");
+    let writes = format!("{}&target_session_attrs=read-write", db.direct_url());
+    assert!(connected(&writes).await.is_ok());
+    let reads = format!("{}&target_session_attrs=read-write", reader.direct_url());
+    let (why, text) = refused(&reads).await;
+    assert_eq!(why, Refused::ReadOnly, "{text}");
+}
+
 /// The server's certificate names `db.test`, and an authority of ours has signed it.
 #[tokio::test]
 async fn each_mode_of_tls_checks_what_it_promises() {
-    let cluster = with_tls().await;
+    let cluster = with_tls(include_str!("tls/server.pem")).await;
     let (login, host) = parts(&cluster.url("postgres"));
     let port = cluster.port();
     let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/tls");
@@ -187,22 +261,7 @@ async fn each_mode_of_tls_checks_what_it_promises() {
         ),
     ];
     for (url, expected) in table {
-        let target = Target::parse(&url).expect("a URL");
-        let found = match connect::connect(&target).await {
-            Ok((client, _)) => {
-                let ssl = "select ssl::text from pg_stat_ssl where pid = pg_backend_pid()";
-                if one(&client, ssl).await.as_deref() == Some("true") {
-                    "encrypted"
-                } else {
-                    "plain"
-                }
-            }
-            Err(Error::Connect {
-                why: Refused::Tls, ..
-            }) => "refused",
-            Err(other) => panic!("{url}: {other:?}"),
-        };
-        assert_eq!(found, expected, "{url}");
+        assert_eq!(encrypted(&url).await, expected, "{url}");
     }
     let pool = connect::pool(
         &Target::parse(&format!("{by_name}&sslmode=verify-full&{ours}")).expect("a URL"),

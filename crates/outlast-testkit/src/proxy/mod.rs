@@ -19,7 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -39,10 +39,40 @@ pub struct Proxy {
     url: String,
     rules: Rules,
     upstream: Arc<Mutex<Upstream>>,
-    frozen: watch::Sender<bool>,
+    frozen: Frozen,
     cut: watch::Sender<()>,
     accepted: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
+}
+
+/// Who stands still: one switch for each generation of connections, the last one for those to come.
+#[derive(Clone, Debug)]
+struct Frozen(Arc<Mutex<Vec<watch::Sender<bool>>>>);
+
+impl Frozen {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(vec![watch::Sender::new(false)])))
+    }
+
+    fn set(&self, frozen: bool) {
+        for switch in self.lock().iter() {
+            switch.send_replace(frozen);
+        }
+    }
+
+    fn spare_who_comes(&self) {
+        self.lock().push(watch::Sender::new(false));
+    }
+
+    fn subscribe(&self) -> watch::Receiver<bool> {
+        let switches = self.lock();
+        let last = switches.last().expect("there is one from the start");
+        last.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<watch::Sender<bool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -78,11 +108,7 @@ impl Proxy {
         let password = config.get_password().map(String::from_utf8_lossy);
         let login = password.map_or(user.to_owned(), |password| format!("{user}:{password}"));
         let database = config.get_dbname().unwrap_or(user);
-        let (rules, frozen, cut) = (
-            Rules::default(),
-            watch::Sender::new(false),
-            watch::Sender::new(()),
-        );
+        let (rules, frozen, cut) = (Rules::default(), Frozen::new(), watch::Sender::new(()));
         let accepted = Arc::new(AtomicUsize::new(0));
         let accepting = accept(
             listener,
@@ -133,12 +159,19 @@ impl Proxy {
 
     /// From now on nothing passes, in either direction, on old and new connections; none is closed.
     pub fn freeze(&self) {
-        self.frozen.send_replace(true);
+        self.frozen.set(true);
+    }
+
+    /// As [`freeze`](Self::freeze), but only the connections that there are: as if the way to the server had changed
+    /// without a word. New ones pass.
+    pub fn freeze_open(&self) {
+        self.frozen.set(true);
+        self.frozen.spare_who_comes();
     }
 
     /// Everything that waited goes on.
     pub fn thaw(&self) {
-        self.frozen.send_replace(false);
+        self.frozen.set(false);
     }
 
     /// New connections go to the server of this connection string; those that there are stay until [`cut`](Self::cut).
@@ -167,7 +200,7 @@ async fn accept(
     listener: TcpListener,
     upstream: Arc<Mutex<Upstream>>,
     rules: Rules,
-    frozen: watch::Sender<bool>,
+    frozen: Frozen,
     cut: watch::Sender<()>,
     accepted: Arc<AtomicUsize>,
 ) {
