@@ -6,8 +6,12 @@ use std::{
 };
 
 use outlast_postgres::cluster::{Cluster, Stop};
+use outlast_testkit::{
+    pg,
+    pooler::{Pooler, is_installed},
+};
 
-use crate::{Folder, command, outlast, run};
+use crate::{Folder, command, execute, outlast, run};
 
 #[tokio::test]
 async fn without_a_database_it_says_how_to_name_one() {
@@ -97,4 +101,37 @@ async fn wrong_password_no_password_no_database_and_a_standby() {
             .says("connect to the primary");
     }
     cluster.stop(Stop::Immediate).await.expect("it stops");
+}
+
+/// From the first migration to the last check, with four connections to the server and no session of one's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_works_behind_a_transaction_pooler() {
+    if !is_installed() {
+        return;
+    }
+    let database = pg::empty().await;
+    let pooler = Pooler::before(database.direct_url()).await.unwrap();
+    let url = pooler.url(database.name());
+    outlast(&url, &["migrate"]).await.with(0).says("functions");
+    outlast(&url, &["migrate", "status"]).await.with(0);
+    outlast(&url, &["emit", "booking.confirmed", r#"{"n":1}"#])
+        .await
+        .with(0);
+    outlast(&url, &["events", "ls"])
+        .await
+        .with(0)
+        .says("booking.confirmed");
+    let sql = "select from outlast.register('billing', array['booking.confirmed'])";
+    execute(&database.connect().await, sql).await;
+    outlast(&url, &["pause", "billing", "--reason", "stock-taking"])
+        .await
+        .with(0);
+    outlast(&url, &["consumers", "ls"])
+        .await
+        .with(0)
+        .says("stock-taking");
+    for command in ["incidents", "parked"] {
+        outlast(&url, &[command, "ls"]).await.with(0);
+    }
+    outlast(&url, &["verify"]).await.with(0);
 }
