@@ -99,7 +99,7 @@ impl Pooler {
             format!(
                 "[databases]\n* = host={host} port={port} user={user} {password}\n[pgbouncer]\npool_mode = transaction\n{off}\n\
                  listen_addr =\nlisten_port = {PORT}\nunix_socket_dir = {dir}\nunix_socket_mode = 0700\nauth_type = any\n\
-                 max_client_conn = 1000\ndefault_pool_size = {SIZE}\nserver_idle_timeout = 5\n\
+                 max_client_conn = 1000\ndefault_pool_size = {SIZE}\nserver_idle_timeout = 5\nserver_login_retry = 1\n\
                  ignore_startup_parameters = extra_float_digits, options\nlog_connections = 0\nlog_disconnections = 0\n",
                 dir = path.display(),
             ),

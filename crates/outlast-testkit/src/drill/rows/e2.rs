@@ -7,10 +7,16 @@ use outlast_engine::crash::Point;
 use outlast_postgres::cluster::Stop;
 
 use super::{
-    super::world::{PATIENCE, World},
+    super::{
+        pools::Driver,
+        world::{PATIENCE, World},
+    },
     Row, Scenario, crash, everyone, watch_charges,
 };
-use crate::wait_for;
+use crate::{
+    pooler::{self, Pooler},
+    wait_for,
+};
 
 /// How the server goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +44,7 @@ pub(super) fn row() -> Row {
         ("server-and-worker", Down::WithWorker),
     ];
     let server = server.into_iter().map(|(name, down)| {
-        let scenario = Scenario::new(name, move |world| goes_down(world, down)).alone(&[]);
+        let scenario = Scenario::new(name, move |world| goes_down(world, down, false)).alone(&[]);
         if down == Down::WithWorker {
             scenario.core()
         } else {
@@ -48,15 +54,22 @@ pub(super) fn row() -> Row {
     let load = [
         Scenario::new("twenty-restarts", |world| {
             let crashes = if world.small { 3 } else { 20 };
-            restarts(world, Down::Stopped, crashes)
+            restarts(world, Down::Stopped, crashes, false)
         })
         .alone(&[]),
         Scenario::new("told-to-stop-under-load", told_to_stop).core(),
     ];
+    // Where there is none, that is said, loudly.
+    let pooled = pooler::is_installed().then(|| {
+        let drill = |world| goes_down(world, Down::Stopped, true);
+        Scenario::new("server-behind-pooler", drill)
+            .alone(&[])
+            .core()
+    });
     Row {
         name: "E2",
         what: "a crash after commit: it is found, and nothing is lost",
-        scenarios: points.chain(server).chain(load).collect(),
+        scenarios: points.chain(server).chain(load).chain(pooled).collect(),
     }
 }
 
@@ -103,19 +116,34 @@ async fn told_to_stop(world: Arc<World>) -> Result<()> {
 }
 
 /// The server goes down in the middle of all, twice.
-async fn goes_down(world: Arc<World>, down: Down) -> Result<()> {
+async fn goes_down(world: Arc<World>, down: Down, pooled: bool) -> Result<()> {
     let crashes = if world.small { 1 } else { 2 };
-    restarts(world, down, crashes).await
+    restarts(world, down, crashes, pooled).await
 }
 
-async fn restarts(world: Arc<World>, down: Down, crashes: u32) -> Result<()> {
-    let (specs, mut rng) = (everyone(), world.rng(3));
+async fn restarts(world: Arc<World>, down: Down, crashes: u32, pooled: bool) -> Result<()> {
+    let (mut specs, mut rng) = (everyone(), world.rng(3));
+    let mut url = world.url().to_owned();
+    let pooler = match pooled {
+        true => Some(Pooler::before(&url).await?),
+        false => None,
+    };
+    if let Some(pooler) = &pooler {
+        let config: tokio_postgres::Config = url.parse()?;
+        url = pooler.url(config.get_dbname().unwrap_or_default());
+        // sqlx prepares under names unless its users switch that off, and a session's isolation is not to be had.
+        specs.retain(|spec| spec.driver == Driver::Deadpool);
+    }
     let client = world
         .emitter(1)
+        .set("url", &url)
         .set("transactions", 30 * crashes)
         .flag("dedup");
     let client = client.start()?;
-    let worker = |name: &str| world.worker(name).consumers(&specs).set("slow-ms", 5);
+    let worker = |name: &str| {
+        let worker = world.worker(name).set("url", &url);
+        worker.consumers(&specs).set("slow-ms", 5)
+    };
     let mut running = worker("first").running().await?;
     for crash in 1..=crashes {
         let sealed = "select count(*) from outlast._processed_event";
