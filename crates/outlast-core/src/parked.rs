@@ -198,8 +198,14 @@ impl Key {
 }
 
 /// What a parked event is classed as besides the classes of failures (`Class`): its handler returned without a seal, its
-/// worker died, no worker knew it, it never started because its key was parked.
-pub const CLASSES: [&str; 4] = ["unsealed", "crashed", "waiting-version", "behind"];
+/// worker died, no worker knew it, it never started because its key was parked, what proves its completion may be gone.
+pub const CLASSES: [&str; 5] = [
+    "unsealed",
+    "crashed",
+    "waiting-version",
+    "behind",
+    "too-old",
+];
 
 /// How many events may wait behind one key before its lane pauses. A batch that was already claimed may add to it.
 pub const BEHIND: usize = 10_000;
