@@ -220,11 +220,23 @@ fn judge(error: &Error) -> (Exit, Option<Cow<'static, str>>) {
             Exit::Usage,
             "`outlast consumers ls` lists those that have registered",
         ),
-        Error::Config(_)
-        | Error::BadName(_)
-        | Error::BadId(_)
-        | Error::BadPayload(_)
-        | Error::TooLarge { .. } => {
+        Error::Codec { .. } => (
+            Exit::Usage,
+            "nothing was written; the page says what each reason means",
+        ),
+        Error::Stalled { .. } => (
+            Exit::InUse,
+            "see what the server waits for: select * from pg_stat_activity where wait_event_type = 'Lock'; then try again",
+        ),
+        Error::Unexpected(_) => (
+            Exit::Failed,
+            "run `outlast verify`, and report what it says together with this message",
+        ),
+        Error::Config(_) => (
+            Exit::Usage,
+            "`outlast config show` prints what is in force and where it comes from",
+        ),
+        Error::BadName(_) | Error::BadId(_) | Error::BadPayload(_) | Error::TooLarge { .. } => {
             return (Exit::Usage, None);
         }
         Error::Database(error) | Error::CommitUnknown(error) => return database(error),

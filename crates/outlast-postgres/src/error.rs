@@ -30,7 +30,9 @@ pub enum Error {
     NoTransaction,
 
     /// The same key was accepted before with other content. Nothing was written.
-    #[error("{kind} {key}: accepted before with other content, as {first}")]
+    #[error(
+        "{kind} {key}: accepted before with other content, as {first}; give another intent another key"
+    )]
     Conflict {
         /// What kind of intent: `event`.
         kind: &'static str,
@@ -41,7 +43,9 @@ pub enum Error {
     },
 
     /// The same key was accepted so long ago that its content cannot be compared any more. Nothing was written.
-    #[error("{kind} {key}: accepted before, longer ago than keys are compared")]
+    #[error(
+        "{kind} {key}: accepted before, longer ago than keys are compared; give a new intent a new key"
+    )]
     Expired {
         /// What kind of intent: `event`.
         kind: &'static str,
@@ -121,11 +125,13 @@ pub enum Error {
     LeaseLost,
 
     /// This event was completed before; your transaction must not commit its effects again.
-    #[error("already sealed: this event was completed before")]
+    #[error(
+        "already sealed: this event was completed before, so nothing of this transaction is kept (OUT-0005)"
+    )]
     AlreadySealed,
 
     /// The event is not in this claim, or was given to a later try.
-    #[error("not in this claim: a later try owns this event")]
+    #[error("not in this claim: a later try owns this event (OUT-0005)")]
     NotInClaim,
 
     /// The database may have been restored or copied; a person must confirm before work goes on.
@@ -138,7 +144,7 @@ pub enum Error {
     Held(String),
 
     /// The transaction has the wrong isolation level, or wrote something before it may.
-    #[error("wrong transaction: {0}")]
+    #[error("wrong transaction: {0} (OUT-0015)")]
     Isolation(String),
 
     /// No such consumer is registered in this database.
@@ -165,11 +171,13 @@ pub enum Error {
     PoolExhausted,
 
     /// COMMIT was answered by ROLLBACK: a statement had failed before and its error was swallowed.
-    #[error("rolled back instead of committed: a statement of this transaction had failed before")]
+    #[error(
+        "rolled back instead of committed: a statement of this transaction had failed before (OUT-0013)"
+    )]
     RolledBack,
 
     /// The connection broke while COMMIT was on its way: nobody knows yet whether it committed.
-    #[error("no answer to commit, so nobody knows yet whether it took place: {0}")]
+    #[error("no answer to commit, so nobody knows yet whether it took place: {0} (OUT-0011)")]
     CommitUnknown(#[source] DatabaseError),
 
     /// A statement failed.
@@ -177,7 +185,7 @@ pub enum Error {
     Database(#[source] DatabaseError),
 
     /// The database did not answer in time; its connection was given up.
-    #[error("no answer after {after:?}: {what}")]
+    #[error("no answer after {after:?}: {what} (OUT-0012)")]
     Stalled {
         /// What was asked.
         what: String,
@@ -186,7 +194,7 @@ pub enum Error {
     },
 
     /// Something that cannot be; a bug of ours.
-    #[error("unexpected: {0}")]
+    #[error("unexpected: {0} (OUT-0014)")]
     Unexpected(String),
 }
 
@@ -286,7 +294,7 @@ impl Error {
             Self::NotMigrated { .. } => Some("OUT-0002"),
             Self::NewerSchema { .. } => Some("OUT-0003"),
             Self::Standby => Some("OUT-0004"),
-            Self::LeaseLost => Some("OUT-0005"),
+            Self::LeaseLost | Self::AlreadySealed | Self::NotInClaim => Some("OUT-0005"),
             Self::Stopped(_) => Some("OUT-0006"),
             Self::Held(_) => Some("OUT-0021"),
             Self::UnknownConsumer(_) => Some("OUT-0007"),
@@ -294,6 +302,11 @@ impl Error {
             Self::PoolExhausted => Some("OUT-0009"),
             Self::NotAllowed { .. } => Some("OUT-0020"),
             Self::Codec { .. } => Some("OUT-0010"),
+            Self::CommitUnknown(_) => Some("OUT-0011"),
+            Self::Stalled { .. } => Some("OUT-0012"),
+            Self::RolledBack => Some("OUT-0013"),
+            Self::Unexpected(_) => Some("OUT-0014"),
+            Self::Isolation(_) => Some("OUT-0015"),
             _ => None,
         }
     }
@@ -348,6 +361,16 @@ mod tests {
             Error::NewerSchema { found: 2, known: 1 },
             Error::Standby,
             Error::LeaseLost,
+            Error::AlreadySealed,
+            Error::NotInClaim,
+            Error::CommitUnknown(DatabaseError::new(None, "x")),
+            Error::Stalled {
+                what: "x".into(),
+                after: std::time::Duration::ZERO,
+            },
+            Error::RolledBack,
+            Error::Unexpected("x".into()),
+            Error::Isolation("x".into()),
             Error::Stopped("x".into()),
             Error::Held("x".into()),
             Error::UnknownConsumer("x".into()),

@@ -46,6 +46,18 @@ fn every_code_has_a_page_and_every_page_a_code() {
             page.starts_with(&format!("# {code}: ")),
             "{code}: the title"
         );
+        let headings: Vec<String> = page
+            .split("**")
+            .skip(1)
+            .step_by(2)
+            .map(str::to_lowercase)
+            .collect();
+        for says in ["what happened", "why", "what to do"] {
+            assert!(
+                headings.iter().any(|heading| heading.contains(says)),
+                "{code} does not say {says}: {headings:?}"
+            );
+        }
         assert!(
             list.contains(&format!("[{code}]({code}.md)")),
             "{code} is not in the list of pages"

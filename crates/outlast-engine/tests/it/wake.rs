@@ -204,3 +204,22 @@ async fn writers_do_not_notify_while_a_worker_is_busy_with_what_they_write() {
     );
     running.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sleeps_asks_almost_nothing() {
+    let given = given_notify().await;
+    let (running, _hears) = worker(&given, given.database.url());
+    running.registered(&given).await;
+    given.until(ASLEEP, 1).await;
+    let commits = "select xact_commit from pg_stat_database where datname = current_database()";
+    let before = given.count(commits).await;
+    // Nothing is waited for but time itself. The server counts late: what led to this sleep is in it too.
+    let measured = Duration::from_secs(5);
+    tokio::time::sleep(measured).await;
+    let asked = given.count(commits).await - before;
+    assert!(
+        asked < 100,
+        "{asked} statements in {measured:?}; who looks asks 500 times a second now"
+    );
+    running.stop().await.unwrap();
+}
