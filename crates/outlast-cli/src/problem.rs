@@ -220,6 +220,10 @@ fn judge(error: &Error) -> (Exit, Option<Cow<'static, str>>) {
             Exit::Usage,
             "`outlast consumers ls` lists those that have registered",
         ),
+        Error::ConsumerGone(_) => (
+            Exit::Usage,
+            "`outlast consumers ls` lists names and states; the page says how to go on",
+        ),
         Error::Codec { .. } => (
             Exit::Usage,
             "nothing was written; the page says what each reason means",

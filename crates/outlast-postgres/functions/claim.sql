@@ -163,14 +163,14 @@ as $$
 begin
   if (c).ordered then
     return (select array_agg(l) from generate_series(0, (c).lanes - 1) l
-            where l <> all (outlast._paused_lanes(c)) and pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
+            where pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
   end if;
   perform pg_advisory_xact_lock(outlast._lane_lock((c).id, 0));
   return array[0];
 end $$;
 
--- A new batch for each of some free lanes that stand at one place, at most `n` events each; at most `max_lanes` main
--- lanes or `side_lanes` side lanes (as many, if not told). The lane that was claimed least recently comes first: one that
+-- A new batch for each of some free lanes that stand at one place, about `n` events each; at most `max_lanes` main lanes
+-- or `side_lanes` side lanes (as many, if not told). The lane that was claimed least recently comes first: one that
 -- lags starves no other. Takes its own tick when a window is used up. Answers no row when there is nothing, one row
 -- without a token when it only moved over what is not this consumer's, or not this lane's, and there may be more.
 create or replace function outlast._claim(
@@ -196,6 +196,7 @@ declare
   got outlast._found[] := '{}';
   joined int[];                                  -- parts of which side lanes have come back
   room int;
+  taken int[];
   written int[] := '{}';
   scanned bigint := 0;
   rest boolean := false;
@@ -210,7 +211,14 @@ begin
   -- Their places, in a statement after the locks; and the consumer again, because the number of lanes changes under them.
   select * into c from outlast._consumer x where x.id = c.id;
   everyone := array(select p from outlast._places(c.id, parts) p);
-  free := array(select p from unnest(everyone) p where not c.ordered or not outlast._in_flight(p) order by p.claimed_at, p.lane);
+  if c.lanes_wanted is not null and cardinality(parts) = c.lanes and outlast._change_lanes(c, everyone) then
+    return next only_moved;
+    return;
+  end if;
+  free := array(
+    select p from unnest(everyone) p
+    where not c.ordered or not outlast._in_flight(p) and not outlast._paused(p)
+    order by p.claimed_at, p.lane);
   if cardinality(everyone) > cardinality(parts) then
     apart := outlast._rejoined(free);
     pending := array(select p from unnest(apart) p join unnest(free) f on f.lane = p.lane where f.sides is distinct from p.sides);
@@ -230,9 +238,9 @@ begin
       continue;
     end if;
     together := case when cardinality(free) = 1 then free
-                else outlast._together(here, array(select p from unnest(free) p where p.lane <> all (written)), room) end;
+                else outlast._together(here, array(select p from unnest(free) p where p.lane <> all (written))) end;
     parts := array(select p.lane % 1024 from unnest(together) p);
-    page := outlast._page(w, c, parts, n * cardinality(parts), max_bytes, max_scan - scanned);
+    page := outlast._page(w, c, parts, n * least(room, cardinality(parts)), max_bytes, max_scan - scanned);
     scanned := scanned + page.scanned;
 
     if here.lane < 1024 and cardinality(page.got) > 0 and (page.got[cardinality(page.got)]).more then
@@ -246,21 +254,29 @@ begin
         free := free || apart;
         w.hi := page.lo;
         w.without := together[1].without;
-        page := outlast._page(w, c, parts, n * cardinality(parts), max_bytes, max_scan - scanned);
+        page := outlast._page(w, c, parts, n * least(room, cardinality(parts)), max_bytes, max_scan - scanned);
         scanned := scanned + page.scanned;
       end if;
     end if;
 
+    got := page.got;
+    -- No more lanes than were asked for get a batch: those of the first events. The others, if they have any, stay here.
+    if room < cardinality(together) and cardinality(got) > 0 then
+      taken := outlast._first_lanes(got, room);
+      together := array(select p from unnest(together) p
+                        where p.lane % 1024 = any (taken) or p.lane % 1024 not in (select g.lane from unnest(got) g));
+      got := array(select g from unnest(got) g where g.lane = any (taken) order by g.id);
+    end if;
     -- From here on this transaction has an id, and there is no tick any more.
+    got := outlast._set_behind(c, got);
     together := array(
       select row(p.consumer, p.lane, p.seq + 1, w.a, w.b, page.lo, page.up,
-                 (select count(*) from unnest(page.got) g where g.lane = p.lane % 1024), at,
+                 (select count(*) from unnest(got) g where g.lane = p.lane % 1024), at,
                  p.parts, p.tenants, p.without, p.sides)::outlast._batch
       from unnest(together) p);
     perform outlast._stand(together);
     written := written || array(select p.lane from unnest(together) p);
     everyone := everyone || together;
-    got := page.got;
     exit when cardinality(got) > 0;
     rest := rest or page.up < (w.b).hi;
   end loop;
@@ -275,9 +291,9 @@ begin
   if cardinality(joined) > 0 then
     perform outlast._forget_sides(c.id, joined);
   end if;
-  rest := rest or cardinality(got) > 0;
-  got := outlast._set_behind(c, got);
   if cardinality(got) = 0 then
+    -- All lanes may be at the common place now.
+    rest := rest or c.lanes_wanted is not null and cardinality(written || joined) > 0;
     if rest or i < cardinality(free) then return next only_moved; end if;
     return;
   end if;

@@ -6,7 +6,8 @@
 -- Runs in a transaction of its own. Answers the id and the number of lanes that counts.
 create or replace function outlast._register(
   name text, types text[], start text default 'now', ordered boolean default false, lane_count int default 16,
-  owner text default null, attempts int default 8, local boolean default false)
+  owner text default null, attempts int default 8, local boolean default false,
+  tenants text[] default null, sources text[] default null)
 returns table (id int, lanes int, state text, reason text)
 language plpgsql volatile
 as $$
@@ -30,14 +31,16 @@ begin
     raise exception 'consumer %: % lanes are not 1 to 1024, or % attempts are not one', name, lane_count, attempts
       using errcode = 'OL005';
   end if;
-  perform outlast._check_envelope(u, '', null, null, 1, 'application/json') from unnest(types) u;
+  perform outlast._check_filters(name, types, tenants, sources);
   perform pg_advisory_xact_lock(hashtextextended('consumer ' || name, outlast._lock_room(7308)));
+  perform outlast._check_alive(name);
   select * into c from outlast._consumer x where x.name = _register.name;
   if c.id is null then
     t := outlast._tick(outlast._tick_zero());
     if start = 'earliest' then t := outlast._tick_zero(); end if;
-    insert into outlast._consumer as x (name, ordered, lanes, start, began, local, owner, attempts, created_at)
+    insert into outlast._consumer as x (name, ordered, lanes, tenants, sources, start, began, local, owner, attempts, created_at)
     values (_register.name, _register.ordered, case when _register.ordered then _register.lane_count else 1 end,
+            outlast._as_set(_register.tenants), outlast._as_set(_register.sources),
             _register.start, row((t).snap, (t).hi, (t).base)::outlast._cut, _register.local, _register.owner, _register.attempts, outlast.clock())
     returning * into c;
     insert into outlast._consumer_type (consumer, type) select distinct c.id, u from unnest(types) u;
@@ -47,6 +50,10 @@ begin
     if c.ordered <> ordered then
       raise exception 'consumer % is registered as %', name, case when c.ordered then 'ordered' else 'not ordered' end
         using errcode = 'OL005', hint = 'order is part of what a consumer is: give the other kind another name';
+    end if;
+    if (c.tenants, c.sources) is distinct from (outlast._as_set(tenants), outlast._as_set(sources)) then
+      raise exception 'consumer % is registered for tenants % and sources %', name, coalesce(c.tenants::text, 'of all'), coalesce(c.sources::text, 'of all')
+        using errcode = 'OL005', hint = 'a filter is part of what a consumer is: give the other one another name';
     end if;
     -- In one order with claims: a claim sees either none of a new type or all that counts.
     perform pg_advisory_xact_lock(outlast._lane_lock(c.id, l)) from generate_series(0, c.lanes - 1) l;
@@ -68,6 +75,37 @@ begin
   return query select c.id, c.lanes, c.state, c.reason;
 end $$;
 
+-- What a consumer may ask for: types or patterns of them (what begins with all but the last character, a *), tenants,
+-- sources.
+create or replace function outlast._check_filters(name text, types text[], tenants text[], sources text[]) returns void
+language plpgsql stable
+as $$
+declare
+  u text;
+begin
+  foreach u in array types loop
+    if u like '%*' then
+      if u !~ '^[a-z0-9._/-]{0,99}\*$' then
+        raise exception 'consumer %: pattern % is not up to 99 of a-z 0-9 . _ / - and a *', name, quote_nullable(left(u, 120)) using errcode = 'OL005';
+      end if;
+    else
+      perform outlast._check_envelope(u, '', null, null, 1, 'application/json');
+    end if;
+  end loop;
+  if cardinality(tenants) = 0 or cardinality(sources) = 0 or array_position(tenants, null) is not null
+    or array_position(sources, null) is not null then
+    raise exception 'consumer %: a filter of tenants or sources names none', name using errcode = 'OL005';
+  end if;
+  if cardinality(tenants) > 100 or cardinality(sources) > 100 then
+    raise exception 'consumer %: a filter names more than 100 tenants or sources', name using errcode = 'OL005';
+  end if;
+end $$;
+
+-- The same names in the same order, each once.
+create or replace function outlast._as_set(names text[]) returns text[]
+language sql immutable parallel safe
+as $$ select array_agg(distinct n order by n) from unnest(names) n $$;
+
 -- A deploy never un-pauses: only this does.
 create or replace function outlast.pause(consumer text, reason text) returns void
 language plpgsql volatile
@@ -77,7 +115,8 @@ begin
   update outlast._consumer c set state = 'paused', reason = outlast._clean(pause.reason)
   where c.name = pause.consumer and c.state in ('active', 'paused');
   if not found then
-    raise exception 'consumer % is not registered', quote_nullable(pause.consumer) using errcode = 'OL012';
+    perform outlast._named(pause.consumer);
+    perform outlast._check_alive(pause.consumer);
   end if;
   perform outlast._audited('consumer.paused', pause.consumer, jsonb_build_object('reason', outlast._clean(pause.reason)));
 end $$;
@@ -90,7 +129,8 @@ begin
   update outlast._consumer c set state = 'active', reason = null
   where c.name = resume.consumer and c.state in ('active', 'paused');
   if not found then
-    raise exception 'consumer % is not registered', quote_nullable(resume.consumer) using errcode = 'OL012';
+    perform outlast._named(resume.consumer);
+    perform outlast._check_alive(resume.consumer);
   end if;
   perform outlast._audited('consumer.resumed', resume.consumer);
   notify outlast_wake;
@@ -129,10 +169,8 @@ begin
     raise exception 'claim: n of % is not between 1 and 1000', n using errcode = 'OL005';
   end if;
   perform outlast._check_lease_ms(lease_ms);
-  select x.id into c from outlast._consumer x where x.name = claim.name;
-  if c is null then
-    raise exception 'consumer % is not registered', quote_nullable(claim.name) using errcode = 'OL012';
-  end if;
+  c := (outlast._named(claim.name)).id;
+  perform outlast._check_alive(claim.name);
   -- The first two take a transaction id only when they take something; then there is no tick after them.
   got := array(select r from outlast._reclaim(c, lease_ms, 1, holder => claim.holder, sweep => false) r);
   if cardinality(got) = 0 and pg_current_xact_id_if_assigned() is null then

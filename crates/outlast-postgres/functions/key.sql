@@ -174,15 +174,6 @@ begin
   return array(select g from unnest(got) g where g.event_id not in (select e.event_id from unnest(late) e) order by g.id);
 end $$;
 
--- Lanes that pause, because too many events are behind one of their keys.
-create or replace function outlast._paused_lanes(c outlast._consumer) returns int[]
-language plpgsql stable
-as $$
-begin
-  return array(select distinct outlast._lane(k.key, 0, (c).lanes) from outlast._parked_key k
-               where k.consumer = (c).id and k.at_limit);
-end $$;
-
 -- Hands a key on, if this event has led it and is parked no more: to the first behind, or to nobody, and then the key is
 -- free. In a statement after the lock: a parker who had it before has put his event behind by then, and one who comes
 -- later waits and finds out. Answers who leads now.

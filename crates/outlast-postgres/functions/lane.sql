@@ -266,9 +266,9 @@ begin
                       where z.room = 'batch' and z.consumer = p.consumer and z.lane = y.lane and z.seq = y.seq offset 0)));
 end $$;
 
--- The lanes that are claimed together with one: they stand at its place and hold the same tenants, so one scan reads for
--- all of them, while a slow one still delays only itself.
-create or replace function outlast._together(here outlast._batch, free outlast._batch[], most int) returns outlast._batch[]
+-- The lanes that are read together with one: they stand at its place and hold the same tenants, so one scan reads for all
+-- of them, while a slow one still delays only itself.
+create or replace function outlast._together(here outlast._batch, free outlast._batch[]) returns outlast._batch[]
 language sql immutable
 as $$
   select array(
@@ -276,7 +276,25 @@ as $$
     where p.hi = (here).hi and (p.b).h = ((here).b).h and ((here).hi >= ((here).b).hi or (p.a).h = ((here).a).h)
       and (p.lane >= 1024) = ((here).lane >= 1024)
       and p.tenants is not distinct from (here).tenants and p.without is not distinct from (here).without
-    order by p.claimed_at, p.lane limit most)
+    order by p.claimed_at, p.lane)
+$$;
+
+-- Of lanes that were read together, those that get a batch: the first ones to have something.
+create or replace function outlast._first_lanes(got outlast._found[], most int) returns int[]
+language sql immutable parallel safe
+as $$
+  select array_agg(f.lane) from (
+    select g.lane from unnest(got) g group by g.lane order by min(g.id) limit most) f
+$$;
+
+-- Does this lane pause, because too many events are behind one of its keys?
+create or replace function outlast._paused(b outlast._batch) returns boolean
+language sql stable
+as $$
+  select exists (
+    select from outlast._parked_key k
+    where k.consumer = (b).consumer and k.at_limit
+      and outlast._in_lane((b).lane, (b).parts, (b).tenants, (b).without, k.key, 0, k.tenant))
 $$;
 
 -- Removes what is left in these parts of side lanes that are back in their main lane, and of what they were before.

@@ -45,6 +45,13 @@ begin
   end if;
   -- One type at a time: in one statement the planner read all that wait.
   for i in 1..coalesce(cardinality(types), 0) loop
+    if right(types[i], 1) = '*' then
+      -- A pattern takes what no handler of its own is there for.
+      update outlast._parked w set state = 'retry', next_at = at, changed_at = at
+      where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
+        and outlast._matches(w.type, types[i]) and w.type <> all (types) and w.schema_version <= versions[i];
+      continue;
+    end if;
     update outlast._parked w set state = 'retry', next_at = at, changed_at = at
     where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
       and w.type = types[i] and w.schema_version <= versions[i];

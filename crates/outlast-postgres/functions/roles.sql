@@ -28,6 +28,11 @@ as $$
     ('_places',           '{engine,reader}', true),
     ('_setting_interval', '{engine,reader}', true),
     ('_signature',        '{engine,reader}', false),
+    ('rename_consumer',   '{owner}',  true),
+    ('retire_consumer',   '{owner}',  true),
+    ('remove_type',       '{owner}',  true),
+    ('change_lanes',      '{owner}',  true),
+    ('_whereabouts',      '{engine,reader}', true),                -- in the view of consumers
     -- What the statements of a worker call.
     ('_arrive',           '{engine}', true),
     ('_check_settings',   '{engine}', true),

@@ -78,9 +78,7 @@ from outlast._lease l left join outlast._consumer c on c.id = l.consumer;
 create or replace view outlast.consumer as
 select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attempts, c.created_at,
        (select array_agg(t.type order by t.type) from outlast._consumer_type t where t.consumer = c.id) as types,
-       greatest(0, coalesce(pg_sequence_last_value('outlast._event_id'), 0) - (
-         select min(p.hi) from outlast._places(c.id) p))
-         as ids_behind,
+       s.ids as ids_behind,
        (select count(*) from outlast._lease l where l.consumer = c.id and l.room = 'batch') as batches,
        (select coalesce(sum(b.events), 0) from outlast._lease l
           join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
@@ -92,5 +90,8 @@ select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attemp
        (select count(*) from outlast._parked_key k where k.consumer = c.id) as blocked_keys,
        (select coalesce(sum(k.behind), 0)::bigint from outlast._parked_key k where k.consumer = c.id) as behind,
        (select count(*) from outlast.outage o where o.consumer = c.name) as outages,
-       (select o.reason from outlast.outage o where o.consumer = c.name order by o.seen_at desc limit 1) as outage
-from outlast._consumer c;
+       (select o.reason from outlast.outage o where o.consumer = c.name order by o.seen_at desc limit 1) as outage,
+       c.tenants, c.sources, c.lanes_wanted, s.bytes as bytes_held, s.moved_at, s.side_lanes,
+       (select array_agg(f.name order by f.renamed_at) from outlast._former_name f where f.consumer = c.id) as former_names
+from outlast._consumer c
+cross join lateral outlast._whereabouts(c.id) s;

@@ -237,7 +237,7 @@ language sql stable
 as $$
   select exists (
     select from outlast._consumer_type t
-    where t.consumer = _counts.consumer and (t.type = _counts.type or t.type like '%*' and _counts.type like outlast._like(t.type))
+    where t.consumer = _counts.consumer and outlast._matches(_counts.type, t.type)
       and (t.since is null or not outlast._sees((t.since).snap, (t.since).hi, (t.since).base, _counts.id, _counts.xid)))
 $$;
 
@@ -249,6 +249,11 @@ as $$
     where c.id = _takes.consumer and (c.tenants is null or _takes.tenant = any (c.tenants))
       and (c.sources is null or _takes.source = any (c.sources)))
 $$;
+
+-- Is a type this entry of a consumer, which may be a pattern?
+create or replace function outlast._matches(type text, entry text) returns boolean
+language sql immutable parallel safe
+as $$ select type = entry or right(entry, 1) = '*' and starts_with(type, left(entry, -1)) $$;
 
 -- A pattern of types, as LIKE reads it.
 create or replace function outlast._like(pattern text) returns text

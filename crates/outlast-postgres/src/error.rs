@@ -151,6 +151,11 @@ pub enum Error {
     #[error("unknown consumer: {0} (OUT-0007)")]
     UnknownConsumer(String),
 
+    /// A consumer of this name was here and is no more: it is retired, or has another name now. Registering it again would
+    /// begin a second one.
+    #[error("no consumer any more: {0} (OUT-0022)")]
+    ConsumerGone(String),
+
     /// The configuration cannot work; every problem is listed.
     #[error("configuration: {0} (OUT-0008)")]
     Config(String),
@@ -298,6 +303,7 @@ impl Error {
             Self::Stopped(_) => Some("OUT-0006"),
             Self::Held(_) => Some("OUT-0021"),
             Self::UnknownConsumer(_) => Some("OUT-0007"),
+            Self::ConsumerGone(_) => Some("OUT-0022"),
             Self::Config(_) => Some("OUT-0008"),
             Self::PoolExhausted => Some("OUT-0009"),
             Self::NotAllowed { .. } => Some("OUT-0020"),
@@ -374,6 +380,7 @@ mod tests {
             Error::Stopped("x".into()),
             Error::Held("x".into()),
             Error::UnknownConsumer("x".into()),
+            Error::ConsumerGone("x".into()),
             Error::Config("x".into()),
             Error::PoolExhausted,
             Error::NotAllowed {

@@ -31,9 +31,11 @@ impl Classify for Error {
             Self::Codec { .. } if self.is_transient() => Class::Retry,
             Self::Codec { .. } => Class::Permanent,
             Self::CommitUnknown(_) => Class::Unknown,
-            Self::UnknownConsumer(_) | Self::Config(_) | Self::RolledBack | Self::Unexpected(_) => {
-                Class::Unclassified
-            }
+            Self::UnknownConsumer(_)
+            | Self::ConsumerGone(_)
+            | Self::Config(_)
+            | Self::RolledBack
+            | Self::Unexpected(_) => Class::Unclassified,
             Self::Database(error) => error.class(),
         }
     }

@@ -28,6 +28,7 @@ impl Error {
             "OL010" => Self::Isolation(text()),
             "OL011" => Self::Config(text()),
             "OL012" => Self::UnknownConsumer(text()),
+            "OL014" => Self::ConsumerGone(text()),
             "OL020" => Self::Held(why("held: ")),
             "OL013" => {
                 let (found, need) = numbers();
@@ -204,6 +205,7 @@ mod tests {
             ("OL010", "Isolation(\"why\")"),
             ("OL011", "Config(\"why\")"),
             ("OL012", "UnknownConsumer(\"why\")"),
+            ("OL014", "ConsumerGone(\"why\")"),
             ("OL020", "Held(\"why\")"),
         ];
         for (state, expected) in table {

@@ -82,6 +82,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
     ("restore", include_str!("../../functions/restore.sql")),
+    ("consumers", include_str!("../../functions/consumers.sql")),
     ("verify", include_str!("../../functions/verify.sql")),
     ("views", include_str!("../../functions/views.sql")),
     // The last one: it looks at what is there.

@@ -1,5 +1,8 @@
 //! Tenants side by side: a backlog of one delays no other, and nothing is lost, doubled or out of order for it.
 
+mod filters;
+mod lanes;
+mod life;
 mod property;
 mod tenants;
 
