@@ -178,6 +178,12 @@ CREATE TABLE outlast._processed_event (
 )
 PARTITION BY LIST (slot);
 
+CREATE FUNCTION outlast.change_lanes(consumer text, lanes integer, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '8s'
+    AS ..;
+
 CREATE FUNCTION outlast.claim(kind text, name text, n integer DEFAULT 1, lease_ms integer DEFAULT 15000, holder text DEFAULT NULL::text) RETURNS TABLE(token uuid, id uuid, key text, tenant text, attempt integer, version integer, payload bytea, content_type text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -227,6 +233,17 @@ CREATE FUNCTION outlast.register(consumer text, types text[], start text DEFAULT
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.remove_type(consumer text, type text, reason text, actor text DEFAULT NULL::text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '8s'
+    AS ..;
+
+CREATE FUNCTION outlast.rename_consumer(old text, new text, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.renew(token uuid, lease_ms integer DEFAULT 15000) RETURNS timestamp with time zone
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -235,6 +252,12 @@ CREATE FUNCTION outlast.renew(token uuid, lease_ms integer DEFAULT 15000) RETURN
 CREATE FUNCTION outlast.resume(consumer text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.retire_consumer(consumer text, reason text, actor text DEFAULT NULL::text) RETURNS jsonb
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '8s'
     AS ..;
 
 CREATE FUNCTION outlast.retry(consumer text, id uuid, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT changed boolean) RETURNS record
@@ -516,8 +539,7 @@ CREATE VIEW outlast.consumer AS
     ( SELECT array_agg(t.type ORDER BY t.type) AS array_agg
            FROM outlast._consumer_type t
           WHERE (t.consumer = c.id)) AS types,
-    GREATEST((0)::bigint, (COALESCE(pg_sequence_last_value('outlast._event_id'::regclass), (0)::bigint) - ( SELECT min(p.hi) AS min
-           FROM outlast._places(c.id) p(consumer, lane, seq, a, b, lo, hi, events, claimed_at, parts, tenants, without, sides)))) AS ids_behind,
+    s.ids AS ids_behind,
     ( SELECT count(*) AS count
            FROM outlast._lease l
           WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS batches,
@@ -550,8 +572,18 @@ CREATE VIEW outlast.consumer AS
            FROM outlast.outage o
           WHERE (o.consumer = c.name)
           ORDER BY o.seen_at DESC
-         LIMIT 1) AS outage
-   FROM outlast._consumer c;
+         LIMIT 1) AS outage,
+    c.tenants,
+    c.sources,
+    c.lanes_wanted,
+    s.bytes AS bytes_held,
+    s.moved_at,
+    s.side_lanes,
+    ( SELECT array_agg(f.name ORDER BY f.renamed_at) AS array_agg
+           FROM outlast._former_name f
+          WHERE (f.consumer = c.id)) AS former_names
+   FROM (outlast._consumer c
+     CROSS JOIN LATERAL outlast._whereabouts(c.id) s(ids, bytes, side_lanes, moved_at));
 
 CREATE VIEW outlast.event AS
  SELECT _event.event_id AS id,

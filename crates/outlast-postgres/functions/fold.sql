@@ -152,7 +152,7 @@ declare
 begin
   perform outlast._check_isolation();
   select * into c from outlast._consumer x where x.id = _fold.consumer;
-  if c.id is null or not pg_try_advisory_xact_lock(7311, c.id) then return; end if;
+  if c.id is null or not pg_try_advisory_xact_lock(outlast._lock_room(7313) + c.id) then return; end if;
   select p.next into place from outlast._fold_place p where p.consumer = c.id order by p.next desc limit 1;
   select e.id, e.emitted_at into first, lo from outlast._first_row(coalesce(place, 0)) e;
   if first is null or lo >= cutoff then return; end if;

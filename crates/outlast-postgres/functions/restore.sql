@@ -240,7 +240,7 @@ begin
   if pg_is_in_recovery() then
     raise exception 'this server is a standby' using errcode = 'OL009', hint = 'connect to the primary';
   end if;
-  perform pg_advisory_xact_lock(7310);
+  perform pg_advisory_xact_lock(outlast._lock_room(7314));
   select * into h from outlast._house x;
   ours := h.database_oid = (select d.oid from pg_catalog.pg_database d where d.datname = current_database());
   did := jsonb_build_object(

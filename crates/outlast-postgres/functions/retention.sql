@@ -360,6 +360,17 @@ begin
   end;
 end $$;
 
+-- A leaf of one of the two rings, and nothing else.
+create or replace function outlast._truncate_leaf(leaf text) returns void
+language plpgsql volatile
+as $$
+begin
+  if leaf !~ '^_(event|processed_event)_(\d|1[0-5])$' then
+    raise exception '% is no leaf of a ring', quote_nullable(leaf) using errcode = 'OL005';
+  end if;
+  execute format('truncate only outlast.%I', leaf);
+end $$;
+
 -- Takes the lock of a leaf that may be emptied, if nobody needs it. Null: it is taken, and _empty_now comes next in the same
 -- transaction; else why not. Two statements, because the caller bounds the second by statement_timeout: TRUNCATE waits for
 -- the disk once an index, and claims wait for TRUNCATE.
@@ -407,7 +418,7 @@ begin
   if how = 'sweep' then
     kept := array(select p from outlast._rows_to_keep(slot) p);
   end if;
-  execute format('truncate only outlast.%I', leaf);
+  perform outlast._truncate_leaf(leaf);
   insert into outlast._processed_event select (u).* from unnest(kept) u;
   if ring = 'inbox' then
     select * into w from outlast._inbox_window(slot);
@@ -523,7 +534,7 @@ begin
   update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
   where l.token = _elect_maintenance.token and l.room = 'maintenance' returning l.token into mine;
   if mine is not null then return mine; end if;
-  if not pg_try_advisory_xact_lock(7312) then return null; end if;
+  if not pg_try_advisory_xact_lock(outlast._lock_room(7312)) then return null; end if;
   delete from outlast._lease l
   where l.room = 'maintenance' and (l.expires_at < outlast.clock() or l.expires_at > outlast.clock() + interval '6 minutes');
   insert into outlast._lease (token, room, process, expires_at)

@@ -121,6 +121,16 @@ begin
     end if;
   end loop;
 
+  -- Maintenance looks for old snapshots; without this it sees those of no other login, and only its waiting time protects
+  -- a dump from an emptied leaf.
+  select r.oid into own from pg_roles r where r.rolname = 'outlast_owner';
+  if own is not null and not pg_has_role(own, 'pg_read_all_stats', 'usage') then
+    begin
+      grant pg_read_all_stats to outlast_owner;
+    exception when insufficient_privilege then null;
+    end;
+  end if;
+
   -- Functions that work with their owner's rights must not do so with those of whoever has migrated.
   select r.oid into own from pg_roles r where r.rolname = 'outlast_owner';
   if own is not null and not pg_has_role(ours, own, 'usage') then

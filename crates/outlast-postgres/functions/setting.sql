@@ -49,7 +49,7 @@ declare
   d record;
   rechoose boolean := false;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('outlast._apply', 7310));
+  perform pg_advisory_xact_lock(outlast._lock_room(7310));
   for d in select w.name, w.value, k.kind, k.standard, coalesce(s.value, k.standard) as now
            from unnest(_apply.names, _apply.vals) w (name, value)
            left join outlast._settings() k on k.name = w.name

@@ -4,7 +4,7 @@
 -- awake every emit notified as long as no engine ran, and under load its taker lost against the emits.
 create or replace function outlast._wake_lock() returns bigint
 language sql immutable parallel safe
-as $$ select hashtextextended('outlast._wake', 7311) $$;
+as $$ select outlast._lock_room(7311) $$;
 
 -- Gives emit the text that the settings choose. A look at the setting's row takes 2.6 µs, 9 % of an emit; a parameter of
 -- the database takes 0.1 µs, but old sessions, and those of a pooler, would not hear of a change; this takes nothing.

@@ -227,7 +227,7 @@ fn settings_are_named_so_that_they_are_not_taken_for_objects() {
 #[test]
 fn every_advisory_lock_is_numbered_with_the_schema() {
     // The numbers are the database's: without the schema in them two installations would wait for each other.
-    let own = ["_lease_lock(", "_lane_lock(", "_lock_room("];
+    let own = ["_lease_lock(", "_lane_lock(", "_wake_lock(", "_lock_room("];
     let mut locks = 0;
     for (name, text) in migrate::FUNCTIONS {
         let code = text
