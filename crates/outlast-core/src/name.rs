@@ -44,6 +44,15 @@ pub fn check(name: &str) -> Result<(), BadName> {
     Ok(())
 }
 
+/// Accepts an event type, or a pattern: what begins with all of it but a last `*`.
+pub fn check_types(types: &str) -> Result<(), BadName> {
+    match types.strip_suffix('*') {
+        Some("") => Ok(()),
+        Some(prefix) if prefix.len() < LIMIT => check(prefix),
+        _ => check(types),
+    }
+}
+
 /// Accepts what an application may call its own event type.
 pub fn check_event(name: &str) -> Result<(), BadName> {
     check(name)?;

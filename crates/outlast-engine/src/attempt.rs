@@ -5,6 +5,7 @@ use crate::{
     handler::{Delivery, End, Received, SealState, around, seal},
     outlast::Outlast,
 };
+use bytes::Bytes;
 use outlast_core::{
     Codec, CodecError, Consumable, Failure, Outcome,
     codec::{self, Decoding},
@@ -74,6 +75,40 @@ impl From<Unread> for End {
         match unread {
             Unread::Failed(failure) => Self::Failed(failure),
             Unread::Erased => Self::Done(Outcome::skipped(ERASED)),
+        }
+    }
+}
+
+/// An event of any type, as it was emitted: for [`Consumer::on_raw`](crate::Consumer::on_raw).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Raw {
+    /// Its type.
+    pub name: String,
+    /// The version that it was written as.
+    pub version: u16,
+    /// Of the bytes, such as `application/json`.
+    pub content_type: String,
+    /// The payload, byte for byte; encoded if there is a codec key.
+    pub bytes: Bytes,
+    /// The key that the payload is encoded with.
+    pub codec_key: Option<String>,
+}
+
+impl Attempt<Raw> {
+    /// Reads nothing.
+    pub(crate) fn raw(delivery: Delivery) -> Self {
+        let event = &delivery.event;
+        Self {
+            payload: Raw {
+                name: event.name.clone(),
+                version: event.version,
+                content_type: event.content_type.clone(),
+                bytes: event.payload.clone(),
+                codec_key: event.codec_key.clone(),
+            },
+            delivery,
+            outlast: OnceLock::new(),
         }
     }
 }

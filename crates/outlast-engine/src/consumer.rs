@@ -1,8 +1,8 @@
 //! Consumers: named, independent readers of events, and the functions that handle them.
 
 use crate::{
-    attempt::Attempt,
-    handler::{BatchHandler, EffectHandler, Form, Handler, Through, TxHandler},
+    attempt::{Attempt, Raw},
+    handler::{BatchHandler, EffectHandler, Form, Handler, RawHandler, Through, TxHandler},
 };
 use outlast_core::{Consumable, Failure, Outcome};
 use outlast_postgres::tx::Pool;
@@ -43,6 +43,8 @@ pub struct Consumer<S> {
     pub(crate) owner: Option<String>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) ordered: bool,
+    pub(crate) tenants: Vec<String>,
+    pub(crate) sources: Vec<String>,
     pub(crate) handlers: Vec<Handler<S>>,
 }
 
@@ -64,6 +66,8 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
             owner: None,
             concurrency: None,
             ordered: false,
+            tenants: Vec::new(),
+            sources: Vec::new(),
             handlers: Vec::new(),
         }
     }
@@ -109,6 +113,52 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
     /// How many handlers of it one process runs at once. The default is 8. Of an ordered consumer, at most one a lane.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = Some(handlers);
+        self
+    }
+
+    /// Takes events of this tenant only; called again, of these. Everybody else's are not its own: it steps over them.
+    ///
+    /// Recorded when it is registered for the first time. A filter is part of what a consumer is: with another one its
+    /// registration is refused.
+    pub fn tenant(mut self, tenant: &str) -> Self {
+        self.tenants.push(tenant.to_owned());
+        self
+    }
+
+    /// Takes events from this source only; called again, from these. As [`Consumer::tenant`].
+    pub fn source(mut self, source: &str) -> Self {
+        self.sources.push(source.to_owned());
+        self
+    }
+
+    /// Handles events of every type that the pattern names, as they were emitted: for an archive, a mirror, a webhook.
+    ///
+    /// `booking.*` is every type that begins with `booking.`, `*` is every type. A handler of a type's own comes first, then
+    /// the longest pattern. It takes every version, so nothing waits for a newer worker. As [`Consumer::on`], it may run
+    /// twice for one event.
+    ///
+    /// ```
+    /// # use outlast_engine::{Attempt, Consumer, Raw};
+    /// # use outlast_core::Failure;
+    /// # #[derive(Clone)] struct App;
+    /// async fn mirror(_: App, e: Attempt<Raw>) -> Result<(), Failure> {
+    ///     println!("{} version {}: {} bytes of {}", e.name, e.version, e.bytes.len(), e.content_type);
+    ///     Ok(())
+    /// }
+    ///
+    /// let bookings = Consumer::new("mirror").tenant("acme").on_raw("booking.*", mirror);
+    /// ```
+    pub fn on_raw<F, Fut, R>(mut self, types: &str, handle: F) -> Self
+    where
+        F: Fn(S, Attempt<Raw>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+        R: Into<Outcome>,
+    {
+        self.handlers.push(Handler {
+            name: types.to_owned().into(),
+            version: u16::MAX,
+            form: Form::Effect(Arc::new(RawHandler(handle))),
+        });
         self
     }
 

@@ -16,7 +16,7 @@ mod tests;
 pub(crate) use around::Around;
 pub use around::{About, Running};
 pub(crate) use batch::BatchHandler;
-pub(crate) use effect::EffectHandler;
+pub(crate) use effect::{EffectHandler, RawHandler};
 pub(crate) use seal::{Seal, SealState};
 pub(crate) use tx::{Through, TxHandler};
 

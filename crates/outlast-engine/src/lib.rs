@@ -17,7 +17,7 @@ mod settings;
 pub mod testing;
 mod worker;
 
-pub use attempt::{Attempt, Sealed};
+pub use attempt::{Attempt, Raw, Sealed};
 pub use consumer::{BatchFn, Consumer, Start, TxFn};
 pub use handler::{About, Running};
 pub use outlast::{Emit, Outlast};

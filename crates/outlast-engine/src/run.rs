@@ -295,6 +295,8 @@ where
                 types: registry.types().to_vec(),
                 earliest: planned.start == Start::Earliest,
                 ordered: planned.ordered,
+                tenants: planned.tenants.clone(),
+                sources: planned.sources.clone(),
                 owner: planned.owner.clone(),
                 attempts: settings.attempts,
                 local: registry.handlers().all(|handler| handler.probe().is_some()),

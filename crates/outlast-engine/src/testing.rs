@@ -14,7 +14,13 @@ use tokio_postgres::{Client, types::Type};
 
 use crate::{
     Worker,
-    run::{self, batch, consumer::Consumer, destination::Destination, leases::Leases, never},
+    run::{
+        self, batch,
+        consumer::{Consumer, Room},
+        destination::Destination,
+        leases::Leases,
+        never,
+    },
 };
 
 /// Runs a [`Worker`]'s consumers in the calling task, against a real database of the test's own.
@@ -229,7 +235,7 @@ async fn one<S: Clone + Send + Sync + 'static>(
             .store
             .claim(
                 consumer.id,
-                consumer.bounds(consumer.settings.batch_rows, 1),
+                consumer.bounds(consumer.settings.batch_rows, Room::ONE),
             )
             .await?;
         if !claim.more {

@@ -270,7 +270,7 @@ impl<S> Plan<S> {
             }
             let mut types = HashSet::new();
             for handler in &consumer.handlers {
-                if let Err(bad) = name::check(&handler.name) {
+                if let Err(bad) = name::check_types(&handler.name) {
                     problems.push(format!("consumer {name}: event type {bad}"));
                 }
                 if !types.insert(&handler.name) {

@@ -240,24 +240,22 @@ begin
     together := case when cardinality(free) = 1 then free
                 else outlast._together(here, array(select p from unnest(free) p where p.lane <> all (written))) end;
     parts := array(select p.lane % 1024 from unnest(together) p);
-    page := outlast._page(w, c, parts, n * least(room, cardinality(parts)), max_bytes, max_scan - scanned);
-    scanned := scanned + page.scanned;
-
-    if here.lane < 1024 and cardinality(page.got) > 0 and (page.got[cardinality(page.got)]).more then
+    loop
+      page := outlast._page(w, c, parts, n * least(room, cardinality(parts)), max_bytes, max_scan - scanned);
+      scanned := scanned + page.scanned;
+      -- Tenants that fill the page of a main lane are taken apart, and what is left of it may be another one's.
+      exit when here.lane >= 1024 or cardinality(page.got) = 0 or not (page.got[cardinality(page.got)]).more;
       apart := array(select p from outlast._take_apart(
         together, w, c, page.lo, page.up, page.got,
-        greatest(64, 4 * c.lanes) - (select count(*)::int from unnest(everyone) p where p.lane >= 1024)) p);
-      if cardinality(apart) > 0 then
-        together := array(select p from unnest(apart) p where p.lane < 1024);
-        apart := array(select p from unnest(apart) p where p.lane >= 1024);
-        pending := pending || apart;
-        free := free || apart;
-        w.hi := page.lo;
-        w.without := together[1].without;
-        page := outlast._page(w, c, parts, n * least(room, cardinality(parts)), max_bytes, max_scan - scanned);
-        scanned := scanned + page.scanned;
-      end if;
-    end if;
+        greatest(64, 4 * c.lanes) - (select count(*)::int from unnest(everyone || pending) p where p.lane >= 1024)) p);
+      exit when cardinality(apart) = 0;
+      together := array(select p from unnest(apart) p where p.lane < 1024);
+      apart := array(select p from unnest(apart) p where p.lane >= 1024);
+      pending := pending || apart;
+      free := free || apart;
+      w.hi := page.lo;
+      w.without := together[1].without;
+    end loop;
 
     got := page.got;
     -- No more lanes than were asked for get a batch: those of the first events. The others, if they have any, stay here.

@@ -16,6 +16,17 @@ language sql immutable parallel safe
 as $$ select left(encode(sha256(convert_to(type || ' ' || class || ' ' ||
         regexp_replace(coalesce(reason, ''), '[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+', '#', 'g'), 'UTF8')), 'hex'), 12) $$;
 
+-- Can a process take this type in this version? By the handler of its own, if there is one, else by one for a pattern.
+create or replace function outlast._can_take(types text[], versions int[], type text, version int) returns boolean
+language sql immutable parallel safe
+as $$
+  select exists (
+    select from unnest(_can_take.types, _can_take.versions) t (entry, newest)
+    where t.newest >= _can_take.version
+      and case when _can_take.type = any (_can_take.types) then t.entry = _can_take.type
+          else outlast._matches(_can_take.type, t.entry) end)
+$$;
+
 -- Claims due parked events, each under a lease of its own. An event whose worker died is charged; the third such death
 -- quarantines it. A suspect is handed out alone, and only to a process that runs no other: else the innocent would be
 -- charged with it. `types` and `versions` say what this process can take: what waited for that wakes, and what is due and
@@ -46,10 +57,9 @@ begin
   -- One type at a time: in one statement the planner read all that wait.
   for i in 1..coalesce(cardinality(types), 0) loop
     if right(types[i], 1) = '*' then
-      -- A pattern takes what no handler of its own is there for.
       update outlast._parked w set state = 'retry', next_at = at, changed_at = at
       where w.consumer = _claim_parked.consumer and w.state = 'waiting-version'
-        and outlast._matches(w.type, types[i]) and w.type <> all (types) and w.schema_version <= versions[i];
+        and outlast._can_take(types, versions, w.type, w.schema_version);
       continue;
     end if;
     update outlast._parked w set state = 'retry', next_at = at, changed_at = at
@@ -112,8 +122,7 @@ begin
       where x.consumer = p.consumer and x.event_id = due;
       continue when p.crashes >= 3;
     end if;
-    if types is not null and not exists (
-      select from unnest(types, versions) t (type, version) where t.type = p.type and t.version >= p.schema_version) then
+    if types is not null and not outlast._can_take(types, versions, p.type, p.schema_version) then
       update outlast._parked x
       set state = 'waiting-version', class = 'waiting-version', next_at = null, token = null, changed_at = at,
           reason = 'no worker with a handler for this type and version'

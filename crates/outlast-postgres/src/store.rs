@@ -26,8 +26,12 @@ const STATEMENT: Duration = Duration::from_secs(10);
 pub struct Registration {
     /// Its name, the identity of its progress.
     pub name: String,
-    /// The event types that it has a handler for.
+    /// The event types that it has a handler for, and patterns of them.
     pub types: Vec<String>,
+    /// Only events of these tenants; none named: of all.
+    pub tenants: Vec<String>,
+    /// Only events from these sources; none named: from all.
+    pub sources: Vec<String>,
     /// From the oldest event that is still in the log, instead of from now.
     pub earliest: bool,
     /// The order of each key is kept.
@@ -54,8 +58,10 @@ pub struct Registered {
 pub struct Bounds {
     /// Events at most; of an ordered consumer, for each lane.
     pub rows: usize,
-    /// Lanes at most: batches of an ordered consumer. One for any other.
+    /// Main lanes at most, each a batch. An unordered consumer has one.
     pub lanes: usize,
+    /// Side lanes at most, each a batch: they hold the tenants with a backlog.
+    pub sides: usize,
     /// Payload bytes at most; the first event is always taken.
     pub bytes: u64,
     /// Ids looked at, at most, before progress is recorded over what is not this consumer's.
@@ -86,9 +92,11 @@ impl Store {
     pub async fn register(&self, r: &Registration) -> Result<Registered, Error> {
         let start = if r.earliest { "earliest" } else { "now" };
         let attempts = i32::try_from(r.attempts).unwrap_or(i32::MAX);
+        let filter = |names: &Vec<String>| (!names.is_empty()).then(|| names.clone());
+        let (tenants, sources) = (filter(&r.tenants), filter(&r.sources));
         let row = self
             .one(
-                "select id, state, reason from outlast._register($1, $2, $3, $6, 16, $4, $5, local => $7)",
+                "select id, state, reason from outlast._register($1, $2, $3, $6, 16, $4, $5, $7, $8, $9)",
                 &[
                     (&r.name, Type::TEXT),
                     (&r.types, Type::TEXT_ARRAY),
@@ -97,6 +105,8 @@ impl Store {
                     (&attempts, Type::INT4),
                     (&r.ordered, Type::BOOL),
                     (&r.local, Type::BOOL),
+                    (&tenants, Type::TEXT_ARRAY),
+                    (&sources, Type::TEXT_ARRAY),
                 ],
             )
             .await?;
@@ -119,7 +129,7 @@ impl Store {
         let (scanned, lease) = (bounds.scanned as i32, millis(bounds.lease));
         let rows = self
             .remembered(
-                "select * from outlast._claim($5, $6, $7, $8, $9, $10, $1, $2, $3, $4)",
+                "select * from outlast._claim($5, $6, $7, $8, $9, $10, $1, $2, $3, $4, side_lanes => $11)",
                 &[
                     (&consumer, Type::INT4),
                     (&rows, Type::INT4),
@@ -127,6 +137,7 @@ impl Store {
                     (&scanned, Type::INT4),
                     (&lease, Type::INT4),
                     (&int(bounds.lanes), Type::INT4),
+                    (&int(bounds.sides), Type::INT4),
                 ],
             )
             .await?;

@@ -1,7 +1,7 @@
-//! `on`: a handler with outside effects. It may run twice; the engine seals its event afterwards.
+//! `on` and `on_raw`: a handler with outside effects. It may run twice; the engine seals its event afterwards.
 
 use super::{About, Context, Delivery, End, One, SealState, around::run};
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Raw};
 use outlast_core::{Consumable, Failure, Outcome};
 use std::{future::Future, marker::PhantomData, sync::Arc};
 use tokio::task::JoinHandle;
@@ -17,6 +17,28 @@ impl<E, F> EffectHandler<E, F> {
             handle,
             event: PhantomData,
         }
+    }
+}
+
+/// As [`EffectHandler`], for events of any type.
+pub(crate) struct RawHandler<F>(pub(crate) F);
+
+impl<S, F, Fut, R> One<S> for RawHandler<F>
+where
+    S: Send + 'static,
+    F: Fn(S, Attempt<Raw>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+    R: Into<Outcome>,
+{
+    fn start(self: Arc<Self>, context: Context, state: S, delivery: Delivery) -> JoinHandle<End> {
+        tokio::spawn(async move {
+            let about = About::new(&context, &delivery, 1);
+            let seal = delivery.seal.clone();
+            let attempt = Attempt::raw(delivery);
+            let work = Box::pin(async move { (self.0)(state, attempt).await.map(Into::into) });
+            let result = run(context.around.as_ref(), &about, work).await;
+            judge(seal.take(), result)
+        })
     }
 }
 

@@ -25,8 +25,14 @@ use crate::{
 };
 
 /// Batches in flight at once: one runs while the other is claimed or ended. Of an ordered consumer as many as it has
-/// places, because each is a lane, in which one handler runs at a time.
+/// places, because each is a lane, in which one handler runs at a time. As many again of side lanes: tenants with a
+/// backlog share those, and never keep a batch of anybody else from being claimed. Handlers take turns for their places.
 const IN_FLIGHT: usize = 2;
+/// While one of the two kinds has all that it may have, a look for the other comes this long after the one before, and
+/// only after news.
+const BESIDE: Duration = Duration::from_millis(25);
+/// Without news, this long: other processes take tenants apart, too.
+const BESIDE_ANYWAY: Duration = Duration::from_secs(1);
 /// Without any news, everything is looked at this often: a bell that never rings loses nothing.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -46,17 +52,16 @@ pub(crate) struct Consumer<S> {
 }
 
 impl<S> Consumer<S> {
-    /// What a claim of this many events, for so many batches, may take.
-    pub(crate) fn bounds(&self, rows: usize, lanes: usize) -> Bounds {
+    /// What a claim of this many events may take, with room for so many batches.
+    pub(crate) fn bounds(&self, rows: usize, room: Room) -> Bounds {
         let lease = self.leases.length();
-        let lanes = if self.context.ordered {
-            lanes.max(1)
-        } else {
-            1
-        };
+        let most = if self.context.ordered { usize::MAX } else { 1 };
+        let (lanes, sides) = (room.mains.min(most), room.sides.min(most));
+        let together = lanes.max(sides).max(1);
         Bounds {
-            rows: rows.min(self.settings.batch_rows / lanes).max(1),
+            rows: rows.min(self.settings.batch_rows / together).max(1),
             lanes,
+            sides,
             bytes: self.settings.batch_bytes as u64,
             scanned: self.settings.scanned_rows as u32,
             lease,
@@ -75,7 +80,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     while !stop.is_draining() {
         let seen = bell.rings();
         // Never dropped half-way: what a claim has taken would wait for its lease to lapse.
-        match work.step().await {
+        match work.step(seen).await {
             Ok(look) => {
                 failures = 0;
                 tokio::select! {
@@ -95,7 +100,8 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             Err(error) => return Err(error),
         }
     }
-    while work.batches.join_next().await.is_some() {}
+    while work.mains.join_next().await.is_some() {}
+    while work.sides.join_next().await.is_some() {}
     while work.retries.join_next().await.is_some() {}
     if work.consumer.destination.is_down() {
         let consumer = &work.consumer;
@@ -119,6 +125,27 @@ enum Look {
     Down,
 }
 
+/// How many more batches may be claimed, of each kind of lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) mains: usize,
+    pub(crate) sides: usize,
+}
+
+impl Room {
+    /// One batch, whatever it is of.
+    pub(crate) const ONE: Self = Self { mains: 1, sides: 1 };
+
+    fn is_none(self) -> bool {
+        self.mains == 0 && self.sides == 0
+    }
+
+    /// Only for one kind: the other one has all that it may have.
+    fn is_half(self) -> bool {
+        (self.mains == 0) != (self.sides == 0)
+    }
+}
+
 /// What one consumer of this process has under way.
 struct Work<S> {
     consumer: Consumer<S>,
@@ -126,7 +153,13 @@ struct Work<S> {
     /// How many handlers run at once.
     slots: Arc<Semaphore>,
     size: Size,
-    batches: JoinSet<Ended>,
+    /// Batches of main lanes, and of side lanes.
+    mains: JoinSet<Ended>,
+    sides: JoinSet<Ended>,
+    /// When there may be a look for one kind while the other has all that it may have; and how often the bell had rung at
+    /// the last one that found nothing.
+    beside_at: Instant,
+    beside_rings: Option<u64>,
     /// Parked events that are tried again. Apart from the batches, and never more than half of the places: what fails
     /// over and over does not hold up what is new.
     retries: JoinSet<Ended>,
@@ -143,7 +176,10 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         Self {
             slots: Arc::new(Semaphore::new(consumer.concurrency)),
             size: Size::new(consumer.settings.batch_rows),
-            batches: JoinSet::new(),
+            mains: JoinSet::new(),
+            sides: JoinSet::new(),
+            beside_at: now,
+            beside_rings: None,
             retries: JoinSet::new(),
             reclaim_at: now,
             parked_at: now,
@@ -161,9 +197,32 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             .saturating_sub(self.retries.len())
     }
 
-    /// One look: what lapsed, what waits for another try, what is new.
-    async fn step(&mut self) -> Result<Look, Error> {
-        if self.slots.available_permits() == 0 {
+    /// How many more batches may be claimed.
+    fn room(&self) -> Room {
+        let at_once = if self.consumer.context.ordered {
+            self.consumer.concurrency
+        } else {
+            IN_FLIGHT
+        };
+        // While all places are taken, one batch of a kind is enough to have its turn at the next that is free.
+        let at_once = if self.slots.available_permits() == 0 {
+            1
+        } else {
+            at_once
+        };
+        Room {
+            mains: at_once.saturating_sub(self.mains.len()),
+            sides: at_once.saturating_sub(self.sides.len()),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.mains.is_empty() && self.sides.is_empty() && self.retries.is_empty()
+    }
+
+    /// One look: what lapsed, what waits for another try, what is new. `rings`: how often the bell had rung before.
+    async fn step(&mut self, rings: u64) -> Result<Look, Error> {
+        if self.slots.available_permits() == 0 && self.is_idle() {
             return Ok(Look::NoPlace);
         }
         if self.consumer.destination.is_down() {
@@ -176,15 +235,10 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         let (store, id) = (self.consumer.store.clone(), self.consumer.id);
         let lease = self.consumer.leases.length();
         let asked = Instant::now();
-        let at_once = if self.consumer.context.ordered {
-            self.consumer.concurrency
-        } else {
-            IN_FLIGHT
-        };
-        let room = at_once.saturating_sub(self.batches.len());
-        if room > 0 && asked >= self.reclaim_at {
+        let room = self.room();
+        if !room.is_none() && asked >= self.reclaim_at {
             self.reclaim_at = asked + lease / 3;
-            let claim = store.reclaim(id, room, lease).await?;
+            let claim = store.reclaim(id, room.mains.max(room.sides), lease).await?;
             met(Point::Reclaimed, &claim);
             if self.start(claim, asked) {
                 return Ok(Look::Found);
@@ -203,25 +257,35 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
                 self.parked_at = self.parked_at.min(next);
             }
         }
-        if room == 0 {
+        if room.is_none() || room.is_half() && !self.may_look_beside(rings, asked) {
             return Ok(Look::Enough);
         }
         let bounds = self.consumer.bounds(self.size.rows(), room);
         let claim = store.claim(id, bounds).await?;
         met(Point::Claimed, &claim);
         let more = claim.more;
-        let found = self.start(claim, asked);
-        Ok(if found || more {
-            Look::Found
-        } else {
-            Look::Nothing
+        let found = self.start(claim, asked) || more;
+        if room.is_half() {
+            self.beside_at = if found { asked } else { asked + BESIDE };
+            self.beside_rings = (!found).then_some(rings);
+        }
+        Ok(match (found, room.is_half()) {
+            (true, _) => Look::Found,
+            (false, true) => Look::Enough,
+            (false, false) => Look::Nothing,
         })
+    }
+
+    /// One kind has all that it may have: a look for the other alone is worth it after news, or now and then.
+    fn may_look_beside(&self, rings: u64, now: Instant) -> bool {
+        let news = self.beside_rings.is_none_or(|seen| seen != rings);
+        now >= self.beside_at && (news || now >= self.beside_at + BESIDE_ANYWAY)
     }
 
     /// One event, to see whether the destination is back: in turns one that is parked already and a new one. Of the parked
     /// ones alone all might be poison; of new ones alone each try would park one more.
     async fn probe(&mut self) -> Result<Look, Error> {
-        if !self.batches.is_empty() || !self.retries.is_empty() {
+        if !self.is_idle() {
             return Ok(Look::Down);
         }
         let (asked, pause) = (Instant::now(), self.consumer.destination.pause());
@@ -264,7 +328,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         if self.start(claim, asked) {
             return Ok(true);
         }
-        let claim = store.claim(id, self.consumer.bounds(1, 1)).await?;
+        let claim = store.claim(id, self.consumer.bounds(1, Room::ONE)).await?;
         met(Point::Claimed, &claim);
         Ok(self.start(claim, asked))
     }
@@ -272,6 +336,8 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
     /// Waits until another look can bring something.
     async fn wait(&mut self, look: Look, bell: &Bell, seen: u64) {
         let (slots, retries_due) = (self.slots.clone(), self.room_for_retries() > 0);
+        let (half, short) = (self.room().is_half(), slots.available_permits() == 0);
+        let (rings, at) = (self.beside_rings, self.beside_at);
         let until = match look {
             Look::Found => return,
             Look::Nothing if retries_due => self.reclaim_at.min(self.parked_at),
@@ -288,8 +354,10 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         tokio::select! {
             () = bell.rung_since(seen), if matches!(look, Look::Nothing) => {}
             () = tokio::time::sleep_until(until), if timed => {}
-            Ok(_) = slots.acquire(), if matches!(look, Look::NoPlace) => {}
-            Some(ended) = self.batches.join_next() => self.learn(ended),
+            Ok(_) = slots.acquire(), if matches!(look, Look::NoPlace) || short && matches!(look, Look::Enough) => {}
+            () = beside(bell, rings, at), if half && matches!(look, Look::Enough) => {}
+            Some(ended) = self.mains.join_next() => self.learn(ended),
+            Some(ended) = self.sides.join_next() => self.learn(ended),
             Some(ended) = self.retries.join_next() => {
                 // What waits behind an event is due as soon as that is done.
                 if self.consumer.context.ordered {
@@ -306,8 +374,12 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         for events in by_token(claim.events) {
             let (consumer, slots, stop) =
                 (self.consumer.clone(), self.slots.clone(), self.stop.clone());
-            self.batches
-                .spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
+            let batches = if events[0].aside() {
+                &mut self.sides
+            } else {
+                &mut self.mains
+            };
+            batches.spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
         }
         found
     }
@@ -337,6 +409,17 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             Err(error) => tracing::error!(%error, "a batch ended without a report"),
         }
     }
+}
+
+/// Resolves when a look for one kind of lanes alone may come: at `at` or, if the last one found nothing, after news.
+async fn beside(bell: &Bell, rings: Option<u64>, at: Instant) {
+    if let Some(seen) = rings {
+        tokio::select! {
+            () = bell.rung_since(seen) => {}
+            () = tokio::time::sleep_until(at + BESIDE_ANYWAY) => {}
+        }
+    }
+    tokio::time::sleep_until(at).await;
 }
 
 /// A claim that brought something has committed.

@@ -10,6 +10,8 @@ use crate::handler::{Handler, Received};
 /// The handlers of one consumer.
 pub(crate) struct Registry<S> {
     by_type: HashMap<String, Arc<Handler<S>>>,
+    /// Patterns without their `*`, the longest first.
+    by_prefix: Vec<(String, Arc<Handler<S>>)>,
     types: Vec<String>,
     versions: Vec<i32>,
 }
@@ -17,7 +19,15 @@ pub(crate) struct Registry<S> {
 impl<S> Registry<S> {
     pub(crate) fn new(handlers: Vec<Handler<S>>) -> Self {
         let handlers: Vec<_> = handlers.into_iter().map(Arc::new).collect();
+        let mut by_prefix: Vec<_> = handlers
+            .iter()
+            .filter_map(|handler| {
+                Some((handler.name.strip_suffix('*')?.to_owned(), handler.clone()))
+            })
+            .collect();
+        by_prefix.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         Self {
+            by_prefix,
             types: handlers
                 .iter()
                 .map(|handler| handler.name.to_string())
@@ -33,10 +43,16 @@ impl<S> Registry<S> {
         }
     }
 
-    /// The handler that can take this type in this version, if there is one.
+    /// The handler that can take this type in this version, if there is one. The type's own comes before a pattern, and the
+    /// narrower pattern before the wider; whose version is too old for it lets it wait, and asks no wider one.
     pub(crate) fn find(&self, kind: &str, version: i32) -> Option<Arc<Handler<S>>> {
+        let by_prefix = || {
+            let mut patterns = self.by_prefix.iter();
+            patterns.find_map(|(prefix, handler)| kind.starts_with(prefix).then_some(handler))
+        };
         self.by_type
             .get(kind)
+            .or_else(by_prefix)
             .filter(|handler| version <= i32::from(handler.version))
             .cloned()
     }
@@ -82,7 +98,7 @@ pub(crate) fn received(event: &Claimed) -> Arc<Received> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attempt, Consumer, handler::Never};
+    use crate::{Attempt, Consumer, Raw, handler::Never};
 
     #[test]
     fn a_handler_takes_what_it_is_new_enough_for() {
@@ -92,5 +108,30 @@ mod tests {
         let registry = Registry::new(Consumer::<()>::new("a").on(never).handlers);
         assert!(registry.find("never", 1).is_some());
         assert!(registry.find("never", 2).is_none() && registry.find("other", 1).is_none());
+    }
+
+    #[test]
+    fn a_type_of_its_own_comes_before_a_pattern_and_a_narrow_pattern_before_a_wide_one() {
+        async fn never(_: (), _: Attempt<Never>) -> Result<(), outlast_core::Failure> {
+            Ok(())
+        }
+        async fn raw(_: (), _: Attempt<Raw>) -> Result<(), outlast_core::Failure> {
+            Ok(())
+        }
+        let consumer = Consumer::<()>::new("a")
+            .on_raw("n*", raw)
+            .on(never)
+            .on_raw("never.*", raw);
+        let registry = Registry::new(consumer.handlers);
+        let found = |kind, version| {
+            registry
+                .find(kind, version)
+                .map(|handler| handler.name.to_string())
+        };
+        assert_eq!(found("never", 1).as_deref(), Some("never"));
+        assert_eq!(found("never", 2), None, "it waits for a newer worker");
+        assert_eq!(found("never.mind", 7).as_deref(), Some("never.*"));
+        assert_eq!(found("no", 1).as_deref(), Some("n*"));
+        assert_eq!(found("other", 1), None);
     }
 }

@@ -4,6 +4,7 @@ mod clock;
 mod connections;
 mod drain;
 mod failures;
+mod fair;
 mod given;
 mod handle;
 mod operators;

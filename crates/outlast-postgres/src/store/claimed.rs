@@ -45,6 +45,15 @@ pub struct Claimed {
     pub reclaims: i32,
     /// Its number within its key, if it was emitted with one.
     pub key_seq: Option<i64>,
+    /// The lane of its batch; none for a parked event.
+    pub lane: Option<i32>,
+}
+
+impl Claimed {
+    /// Whether its batch is of a side lane, which holds tenants with a backlog only.
+    pub fn aside(&self) -> bool {
+        self.lane.is_some_and(|lane| lane >= 1024)
+    }
 }
 
 impl Claim {
@@ -77,6 +86,7 @@ impl Claim {
                 emitted_at: row.try_get(18)?,
                 attempt: row.try_get(19)?,
                 reclaims: row.try_get(20)?,
+                lane: row.try_get(21)?,
                 key_seq: row.try_get(22)?,
             });
         }
