@@ -110,6 +110,35 @@ pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(
     format!("{n} {word}")
 }
 
+/// A number of bytes, as people say it.
+pub(crate) fn bytes(n: i64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    let mut value = n as f64 / 1000.0;
+    let mut unit = UNITS[0];
+    for next in &UNITS[1..] {
+        if value < 1000.0 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, next);
+    }
+    if value < 10.0 {
+        format!("{value:.1} {unit}")
+    } else {
+        format!("{value:.0} {unit}")
+    }
+}
+
+/// A time span, as people say it: the largest unit only.
+pub(crate) fn duration(seconds: i64) -> String {
+    let (n, one, many) = match seconds {
+        172_800.. => (seconds / 86_400, "day", "days"),
+        7_200.. => (seconds / 3_600, "hour", "hours"),
+        120.. => (seconds / 60, "minute", "minutes"),
+        _ => (seconds, "second", "seconds"),
+    };
+    count(n, one, many)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

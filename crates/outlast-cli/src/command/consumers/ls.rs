@@ -3,7 +3,16 @@
 use serde::Serialize;
 use tokio_postgres::{Row, types::Type};
 
-use crate::{args::Global, database::Database, exit::Exit, out::Table, problem::Answer};
+use crate::{
+    args::Global,
+    database::Database,
+    exit::Exit,
+    out::{Table, text},
+    problem::Answer,
+};
+
+/// A worker that runs moves on within seconds.
+const NEGLECTED: i64 = 600;
 
 #[derive(Serialize)]
 pub(super) struct Listed<'a> {
@@ -16,6 +25,13 @@ pub(super) struct Listed<'a> {
     pub(super) lanes: i32,
     pub(super) start: &'a str,
     pub(super) attempts: i32,
+    pub(super) tenants: Option<Vec<&'a str>>,
+    pub(super) sources: Option<Vec<&'a str>>,
+    pub(super) lanes_wanted: Option<i32>,
+    pub(super) side_lanes: i32,
+    pub(super) former_names: Vec<&'a str>,
+    pub(super) bytes_held: i64,
+    pub(super) moved_seconds_ago: Option<i64>,
     pub(super) ids_behind: i64,
     pub(super) in_flight: i64,
     pub(super) batches: i64,
@@ -42,6 +58,15 @@ impl<'a> Listed<'a> {
             lanes: row.get("lanes"),
             start: row.get("start"),
             attempts: row.get("attempts"),
+            tenants: row.get("tenants"),
+            sources: row.get("sources"),
+            lanes_wanted: row.get("lanes_wanted"),
+            side_lanes: row.get("side_lanes"),
+            former_names: row
+                .get::<_, Option<Vec<&str>>>("former_names")
+                .unwrap_or_default(),
+            bytes_held: row.get("bytes_held"),
+            moved_seconds_ago: row.get("moved_seconds_ago"),
             ids_behind: row.get("ids_behind"),
             in_flight: row.get("in_flight"),
             batches: row.get("batches"),
@@ -55,6 +80,20 @@ impl<'a> Listed<'a> {
             oldest_parked_seconds: row.get("oldest_parked_seconds"),
             created_at: row.get("created_at"),
         }
+    }
+
+    /// Nobody has run it for a while, and there is something behind its place: how long, and what it holds.
+    pub(super) fn neglected(&self) -> Option<String> {
+        let seconds = self.moved_seconds_ago?;
+        let idle = self.state == "active" && self.ids_behind > 0 && self.in_flight == 0;
+        (idle && seconds >= NEGLECTED).then(|| {
+            format!(
+                "nobody has run `{}` for {}; it holds {}",
+                text::line(self.name),
+                text::duration(seconds),
+                text::bytes(self.bytes_held)
+            )
+        })
     }
 
     pub(super) fn state_and_reason(&self) -> String {
@@ -77,9 +116,9 @@ pub(super) async fn run(global: &Global) -> Answer {
     let out = global.out();
     let database = Database::to_read(global).await?;
     let rows = read(&database, None).await?;
-    let consumers = rows.iter().map(Listed::from_row);
+    let consumers: Vec<Listed<'_>> = rows.iter().map(Listed::from_row).collect();
     if out.json {
-        out.objects(consumers)?;
+        out.objects(&consumers)?;
         return Ok(Exit::Done);
     }
     const HEADINGS: [&str; 10] = [
@@ -104,7 +143,7 @@ pub(super) async fn run(global: &Global) -> Answer {
             "KEYS",
         ])
         .whole(["NAME"]);
-    for one in consumers {
+    for one in &consumers {
         let numbers = [
             one.ids_behind,
             one.in_flight,
@@ -137,6 +176,9 @@ pub(super) async fn run(global: &Global) -> Answer {
         out.say("no consumer has registered yet: a worker registers its consumers when it starts")?;
     } else {
         out.table(&table)?;
+    }
+    for neglected in consumers.iter().filter_map(Listed::neglected) {
+        out.say(&neglected)?;
     }
     Ok(Exit::Done)
 }

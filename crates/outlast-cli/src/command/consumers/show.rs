@@ -91,11 +91,23 @@ pub(super) async fn run(global: &Global, name: &str) -> Answer {
 }
 
 fn print(consumer: &Listed<'_>, out: Out) -> Answer<()> {
-    let order = if consumer.ordered {
-        format!("per key, in {} lanes", consumer.lanes)
-    } else {
-        "none".into()
+    let order = match (consumer.ordered, consumer.lanes_wanted) {
+        (false, _) => "none".into(),
+        (true, None) => format!("per key, in {} lanes", consumer.lanes),
+        (true, Some(wanted)) => format!("per key, in {} lanes, soon {wanted}", consumer.lanes),
     };
+    let only = |names: &Option<Vec<&str>>| names.as_ref().map(|names| names.join(", "));
+    let filter = match (only(&consumer.tenants), only(&consumer.sources)) {
+        (None, None) => "none".into(),
+        (Some(tenants), None) => format!("tenants {tenants}"),
+        (None, Some(sources)) => format!("sources {sources}"),
+        (Some(tenants), Some(sources)) => format!("tenants {tenants}; sources {sources}"),
+    };
+    let behind = format!(
+        "{}, {} of the log",
+        text::count(consumer.ids_behind, "id", "ids"),
+        text::bytes(consumer.bytes_held)
+    );
     let parked = format!(
         "{} retrying, {} quarantined, {} waiting for a newer version",
         consumer.retrying, consumer.quarantined, consumer.waiting_version
@@ -124,13 +136,14 @@ fn print(consumer: &Listed<'_>, out: Out) -> Answer<()> {
         ("state", consumer.state_and_reason()),
         ("owner", consumer.owner.unwrap_or("nobody").to_owned()),
         ("types", consumer.types.join(", ")),
+        ("filter", filter),
         ("order", order),
         (
             "start",
             format!("{}, registered {}", consumer.start, consumer.created_at),
         ),
         ("attempts", consumer.attempts.to_string()),
-        ("behind", text::count(consumer.ids_behind, "id", "ids")),
+        ("behind", behind),
         ("in flight", in_flight),
         ("parked", parked),
         ("keys", keys),
@@ -138,6 +151,13 @@ fn print(consumer: &Listed<'_>, out: Out) -> Answer<()> {
     ];
     for (name, value) in lines {
         out.say(&format!("{name:10} {}", text::line(&value)))?;
+    }
+    if !consumer.former_names.is_empty() {
+        let names = consumer.former_names.join(", ");
+        out.say(&format!("{:10} {}", "was called", text::line(&names)))?;
+    }
+    if let Some(neglected) = consumer.neglected() {
+        out.say(&neglected)?;
     }
     Ok(())
 }
