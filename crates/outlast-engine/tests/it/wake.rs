@@ -9,6 +9,7 @@ use outlast_postgres::{
     setting::{self, Values},
 };
 use outlast_testkit::{
+    pooler::{Pooler, is_installed},
     proxy::{Fault, Proxy, When},
     wait_for,
 };
@@ -221,5 +222,31 @@ async fn who_sleeps_asks_almost_nothing() {
         asked < 100,
         "{asked} statements in {measured:?}; who looks asks 500 times a second now"
     );
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_transaction_pooler_a_worker_polls_and_leaves_no_lock_behind() {
+    if !is_installed() {
+        return;
+    }
+    let given = given_notify().await;
+    let pooler = Pooler::before(given.database.direct_url()).await.unwrap();
+    let (running, mut hears) = worker(&given, &pooler.url(given.database.name()));
+    running.registered(&given).await;
+    for n in 0..5 {
+        let committed = Instant::now();
+        given.emit(n..n + 1).await;
+        assert_eq!(next(&mut hears).await, n);
+        let took = committed.elapsed();
+        // The first one may fall into the two seconds in which it finds out that it hears nothing.
+        let most = Duration::from_secs(if n == 0 { 6 } else { 2 });
+        assert!(took < most, "{n} waited {took:?}");
+        assert_eq!(
+            given.count(ASLEEP).await,
+            0,
+            "whose session that is nobody knows"
+        );
+    }
     running.stop().await.unwrap();
 }
