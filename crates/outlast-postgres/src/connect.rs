@@ -18,6 +18,8 @@ use tls::Tls;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client, Config, Notification, config::Host};
 
+/// Who we are in `pg_stat_activity`, unless the connection string says more.
+const NAME: &str = "outlast";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A dead network is noticed after 30 s at most: leases are as long as that, and work waits behind them.
 const QUIET: Duration = Duration::from_secs(10);
@@ -81,7 +83,7 @@ impl Target {
         let tls = Tls::from_params(&mut params, around.home()).map_err(Error::Config)?;
         let mut config = params.to_config().map_err(Error::Config)?;
         if config.get_application_name().is_none() {
-            config.application_name("outlast");
+            config.application_name(NAME);
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -111,6 +113,15 @@ impl Target {
     pub fn application_name(mut self, name: &str) -> Self {
         self.config.application_name(name);
         self
+    }
+
+    /// The same for connections that the connection string gave no name.
+    #[must_use]
+    pub fn application_name_or(self, name: &str) -> Self {
+        match self.config.get_application_name() {
+            Some(NAME) => self.application_name(name),
+            _ => self,
+        }
     }
 
     /// The same server and user, another database.

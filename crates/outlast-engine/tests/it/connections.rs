@@ -42,6 +42,11 @@ async fn a_worker_takes_at_most_four_connections_and_one_for_maintenance_whateve
         }
     }
     given.processed(400).await;
+    let named = format!("{OPEN} and application_name = 'outlast worker'");
+    assert!(
+        given.count(&named).await >= 1,
+        "operators see whose they are"
+    );
     most = most.max(given.count(OPEN).await);
     assert!((1..=5).contains(&most), "{most} connections");
     worker.stop().await.unwrap();

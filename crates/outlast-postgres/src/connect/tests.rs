@@ -331,6 +331,19 @@ fn a_dead_network_is_noticed_in_half_a_minute_unless_the_url_says_otherwise() {
 }
 
 #[test]
+fn a_name_in_the_connection_string_wins_over_the_programs_own() {
+    let named = |url: &str| {
+        let target = read(url).application_name_or("outlast worker");
+        target.config().get_application_name().map(str::to_owned)
+    };
+    assert_eq!(named("postgres://u@h/d").as_deref(), Some("outlast worker"));
+    assert_eq!(
+        named("postgres://u@h/d?application_name=billing").as_deref(),
+        Some("billing")
+    );
+}
+
+#[test]
 fn a_socket_has_no_tls_whatever_is_asked() {
     let target = read("postgres://u@%2Frun/d?sslmode=require");
     assert_eq!(
