@@ -342,6 +342,13 @@ struct Cause {
     traceparent: Option<String>,
 }
 
+/// What is stored instead of a payload, and what tells its content from another where that is asked.
+struct Encoded {
+    key: String,
+    bytes: Vec<u8>,
+    digest: Option<Vec<u8>>,
+}
+
 impl<E> fmt::Debug for Emit<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Emit")
@@ -403,7 +410,7 @@ impl<E: Event> Emit<'_, E> {
         };
         let encoded = self.encode(&json, key.as_deref())?;
         let body = match &encoded {
-            Some((encoded, _)) => Body::Bytes {
+            Some(encoded) => Body::Bytes {
                 bytes: &encoded.bytes,
                 content_type: "application/json",
             },
@@ -411,8 +418,10 @@ impl<E: Event> Emit<'_, E> {
         };
         let envelope = Envelope {
             schema: self.outlast.in_schema()?,
-            codec_key: encoded.as_ref().map(|(encoded, _)| encoded.key.as_str()),
-            digest: encoded.as_ref().and_then(|(_, digest)| digest.as_deref()),
+            codec_key: encoded.as_ref().map(|encoded| encoded.key.as_str()),
+            digest: encoded
+                .as_ref()
+                .and_then(|encoded| encoded.digest.as_deref()),
             key: key.as_deref(),
             tenant: &self.outlast.tenant,
             dedup: self.dedup.as_deref(),
@@ -435,12 +444,8 @@ impl<E: Event> Emit<'_, E> {
 }
 
 impl<E: Event> Emit<'_, E> {
-    /// What is stored instead, and what tells its content from another where that is asked.
-    fn encode(
-        &self,
-        json: &str,
-        key: Option<&str>,
-    ) -> Result<Option<(codec::Encoded, Option<Vec<u8>>)>, Error> {
+    /// What the codec makes of the payload, if it makes anything of it.
+    fn encode(&self, json: &str, key: Option<&str>) -> Result<Option<Encoded>, Error> {
         let Some(codec) = &self.outlast.codec else {
             return Ok(None);
         };
@@ -456,7 +461,11 @@ impl<E: Event> Emit<'_, E> {
         };
         let compared = self.dedup.is_some() || self.id.is_some();
         let digest = compared.then(|| codec.digest(&about, json.as_bytes()));
-        Ok(Some((encoded, digest.transpose().map_err(failed)?)))
+        Ok(Some(Encoded {
+            key: encoded.key,
+            bytes: encoded.bytes,
+            digest: digest.transpose().map_err(failed)?,
+        }))
     }
 }
 

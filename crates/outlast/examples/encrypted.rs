@@ -41,6 +41,7 @@ impl PerTenant {
     }
 
     /// As if the key service did not answer; answers the key, to bring it back.
+    #[allow(dead_code, reason = "the test of this example uses it")]
     pub(crate) fn lose(&self, tenant: &str) -> Option<Key> {
         match self.set(tenant, State::Away) {
             Some(State::Here(key)) => Some(key),
@@ -49,6 +50,7 @@ impl PerTenant {
     }
 
     /// The key service answers again.
+    #[allow(dead_code, reason = "the test of this example uses it")]
     pub(crate) fn find(&self, tenant: &str, key: Key) {
         self.set(tenant, State::Here(key));
     }
@@ -139,7 +141,8 @@ async fn tell_the_ward(_: (), event: Attempt<PatientAdmitted>) -> Result<(), Fai
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let outlast = Outlast::new().codec(Arc::new(PerTenant::default()));
+    let keys = Arc::new(PerTenant::default());
+    let outlast = Outlast::new().codec(keys.clone());
     let url = std::env::var("OUTLAST_DATABASE_URL")?;
     let (mut client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
     tokio::spawn(connection);
@@ -149,7 +152,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         reason: "a broken arm".into(),
     };
     outlast.tenant("st-mary").emit(&mut tx, &event).await?;
+    outlast.tenant("st-john").emit(&mut tx, &event).await?;
     tx.commit().await?;
+    // Of him nobody reads anything any more: his event is completed as skipped.
+    keys.erase("st-john");
     let ward = Consumer::new("ward")
         .from(outlast::Start::Earliest)
         .on(tell_the_ward);
