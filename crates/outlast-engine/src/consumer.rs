@@ -21,8 +21,8 @@ pub enum Start {
 
 /// A named, independent reader of events: each consumer completes each event of its types once.
 ///
-/// The name is its identity in the database: two processes with the same name share the work, and a renamed consumer is
-/// a new one, which begins where its [`Start`] says. A handler is a plain `async fn`; the type of its argument says
+/// The name is its identity in the database: two processes with the same name share the work, and one that is renamed
+/// in the code alone is a new one, which begins where its [`Start`] says (`outlast consumers rename` keeps it one). A handler is a plain `async fn`; the type of its argument says
 /// which events it takes.
 ///
 /// ```

@@ -70,7 +70,7 @@ pub use outlast_core::{
     Stored, Unreadable, codec,
 };
 pub use outlast_engine::{
-    About, Attempt, BatchFn, Consumer, Emit, Outlast, Running, Sealed, Settings, Start, TxFn,
+    About, Attempt, BatchFn, Consumer, Emit, Outlast, Raw, Running, Sealed, Settings, Start, TxFn,
     Worker,
 };
 pub use outlast_postgres::{

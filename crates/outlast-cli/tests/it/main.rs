@@ -4,6 +4,7 @@ mod apply;
 mod completions;
 mod config;
 mod connect;
+mod consumers;
 mod dev;
 mod docs;
 mod emit;

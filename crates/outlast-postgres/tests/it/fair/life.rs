@@ -188,7 +188,7 @@ async fn a_retirement_waits_for_an_open_seal() {
         .expect("seals");
     let pid = sql::pid(&operator).await;
     let retired = tokio::spawn(async move {
-        sql::run(&operator, "select outlast.retire_consumer('c', 'why')").await
+        sql::run(&operator, "select outlast.retire_consumer('c', 'why')").await;
     });
     sql::until_blocked(&client, pid).await;
     sql::run(&sealer, "commit").await;
