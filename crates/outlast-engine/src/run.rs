@@ -210,6 +210,9 @@ fn pool(target: &Target, place: &Place) -> Result<Pool, Error> {
     connect::pool_with(target, CONNECTIONS, Some(hook))
 }
 
+/// How long the database may take to say where it is.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// The default isolation level, where it is another one than claims need.
 const HABIT: &str = "select s.habit from (select current_setting('default_transaction_isolation') as habit) s \
     where s.habit <> 'read committed'";
@@ -258,11 +261,19 @@ async fn ask_again(
             () = tokio::time::sleep(every) => {}
             () = stop.draining() => return Ok(()),
         }
-        // A server that is away is waited for by those who work.
+        // A server that is away is waited for by those who work, and one that does not answer is given up by them.
         let Ok(client) = connections.get().await else {
             continue;
         };
-        match place.check(&client).await {
+        let answer = tokio::select! {
+            answer = place.check(&client) => answer,
+            () = tokio::time::sleep(ANSWER) => {
+                drop(deadpool_postgres::Client::take(client));
+                continue;
+            }
+            () = stop.draining() => return Ok(()),
+        };
+        match answer {
             Err(stopped @ Error::Stopped(_)) => return Err(stopped),
             Err(error) => tracing::debug!(%error, "could not ask where this is"),
             Ok(_) => {}
