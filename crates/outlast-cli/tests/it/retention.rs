@@ -13,6 +13,7 @@ async fn a_slot_is_explained_until_a_pass_by_hand_empties_it() {
     execute(
         &client,
         "create sequence clock_offset minvalue 0 start 0;
+         grant select on sequence clock_offset to public;     -- our functions run as their owner
          create or replace function outlast.clock() returns timestamptz language sql volatile as $$
            select clock_timestamp() + make_interval(days => coalesce(pg_sequence_last_value('public.clock_offset'), 0)::int) $$",
     )
