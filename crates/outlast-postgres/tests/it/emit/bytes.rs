@@ -111,7 +111,7 @@ async fn every_word_of_the_envelope_is_delivered_as_it_was_said() {
           \"subject\": \"sub\", \"aggregate_version\": 9223372036854775807, \"actor\": \"me\",
           \"correlation_id\": \"00000000-0000-0000-0000-000000000001\", \"causation_id\": \"00000000-0000-0000-0000-000000000002\",
            \"traceparent\": \"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\", \"headers\": {\"h\": \"v\"}, \"codec_key\": \"key1\", \"content_type\": \"application/json\",
-           \"payload\": \"\\\\x7b7d\", \"attempt\": 1, \"reclaims\": 0, \"lane\": 0, \"key_seq\": 1}'::jsonb",
+           \"payload\": \"\\\\x7b7d\", \"attempt\": 1, \"reclaims\": 0, \"key_seq\": 1}'::jsonb",
         &[&claimed],
     )
     .await;
