@@ -44,7 +44,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Its connection string; through a [`pooler`](crate::pooler) where all of the run goes through one.
+    /// Its connection string; through a [`pooler`] where all of the run goes through one.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -125,8 +125,8 @@ impl Plant {
             }
             Self::DedupLooks => {
                 "alter table outlast._dedup drop constraint _dedup_pkey;
-                 call pg_temp.plant('emit', 'values (emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at)',
-                   'select emit.tenant, emit.type, emit.dedup, 1, _digest, emit.id, _at where not exists (
+                 call pg_temp.plant('emit', 'values (emit.tenant, emit.type, emit.dedup, case when emit.digest is null then 1 else 2 end, _digest, emit.id, _at)',
+                   'select emit.tenant, emit.type, emit.dedup, case when emit.digest is null then 1 else 2 end, _digest, emit.id, _at where not exists (
                       select from outlast._dedup x where (x.tenant, x.type, x.key) = (emit.tenant, emit.type, emit.dedup))');
                  call pg_temp.plant('emit', 'on conflict do nothing;', ';');"
             }
