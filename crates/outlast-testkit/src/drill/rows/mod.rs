@@ -139,7 +139,7 @@ fn everyone() -> Vec<Spec> {
 async fn watch_charges(world: &World) -> Result<()> {
     const SQL: &str = "
         create table drill.charge (event_id uuid, class text, failures int, crashes int);
-        create function drill.charge() returns trigger language plpgsql as $$ begin
+        create function drill.charge() returns trigger language plpgsql security definer as $$ begin
           insert into drill.charge values (new.event_id, new.class, new.failures, new.crashes);
           return null; end $$;
         create trigger charge after insert or update on outlast._parked for each row execute function drill.charge();";

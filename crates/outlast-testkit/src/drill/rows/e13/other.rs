@@ -11,7 +11,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use outlast_postgres::cluster::{Cluster, Stop};
+use outlast_postgres::{
+    cluster::{Cluster, Stop},
+    connect::{self, Target},
+    migrate,
+};
 
 use super::super::super::{
     server::client,
@@ -137,8 +141,19 @@ impl Other {
         dump.args(["-Fc", "-d", &database, "-f"]);
         run(dump.arg(&file)).await?;
         let mut restore = self.command(&self.cluster, "pg_restore");
-        restore.args(["--exit-on-error", "-d", &database]);
-        run(restore.arg(&file)).await
+        // A dump has no roles: migrating makes them, and their rights, anew.
+        restore.args([
+            "--exit-on-error",
+            "--no-owner",
+            "--no-privileges",
+            "-d",
+            &database,
+        ]);
+        run(restore.arg(&file)).await?;
+        let target = Target::parse(&self.cluster.socket_url(&database))?;
+        let (mut client, _driver) = connect::connect(&target).await?;
+        migrate::run(&mut client, |_| {}).await?;
+        Ok(())
     }
 
     fn data(&self) -> PathBuf {
