@@ -41,7 +41,7 @@ async fn a_slot_is_explained_until_a_pass_by_hand_empties_it() {
         .await
         .fine()
         .says("mailer")
-        .says("has not passed event 1");
+        .says("has not passed event 20");
 
     execute(
         &client,
