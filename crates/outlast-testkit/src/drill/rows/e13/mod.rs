@@ -4,7 +4,7 @@
 mod other;
 mod rewound;
 
-use std::{fs::File, sync::Arc};
+use std::{fs::File, sync::Arc, time::Duration};
 
 use anyhow::{Result, ensure};
 
@@ -95,7 +95,16 @@ async fn confirm(world: &World) -> Result<()> {
 /// It gives up, and says that a person must look.
 async fn gives_up(world: &World, process: &Process) {
     let status = process.exit(PATIENCE).await;
-    let said = process.lines().iter().any(|line| line.contains("OUT-0006"));
+    // Its last words may be read a moment after its end.
+    let says = || process.lines().iter().any(|line| line.contains("OUT-0006"));
+    let heard = async {
+        while !says() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let said = tokio::time::timeout(Duration::from_secs(5), heard)
+        .await
+        .is_ok();
     if status.success() || !said {
         world.violated(format_args!(
             "a worker ended with {status} instead of OUT-0006: {:?}",
