@@ -216,7 +216,7 @@ impl Runner {
         } else {
             "VIOLATED"
         };
-        self.say(format_args!(
+        self.write(!verdict.violations.is_empty(), format_args!(
             "  {name} seed {seed}: {word}, {} faults, {} events, {} handled again, {rest}, {:.1} s",
             verdict.faults,
             report.events,
@@ -227,7 +227,7 @@ impl Runner {
             // All of it is in the history.
             let first = violation.lines().next().unwrap_or_default();
             let short: String = first.chars().take(300).collect();
-            self.say(format_args!("    {short}"));
+            self.write(true, format_args!("    {short}"));
         }
     }
 
@@ -236,14 +236,22 @@ impl Runner {
             format!(" --plant {}", plant.as_str())
         });
         let small = if self.options.small { " --small" } else { "" };
-        self.say(format_args!("    history and logs: {}", folder.display()));
-        self.say(format_args!(
+        self.write(
+            true,
+            format_args!("    history and logs: {}", folder.display()),
+        );
+        self.write(true, format_args!(
             "    again: ./run prove {row} --only {scenario} --seed {seed} --seeds 1{small}{plant}"
         ));
     }
 
     fn say(&self, what: std::fmt::Arguments<'_>) {
-        if !self.options.quiet {
+        self.write(false, what);
+    }
+
+    /// What is wrong is told in any case: a log of CI that only counts helps nobody.
+    fn write(&self, wrong: bool, what: std::fmt::Arguments<'_>) {
+        if wrong || !self.options.quiet {
             // Nobody may be listening any more.
             let _ = writeln!(std::io::stderr(), "{what}");
         }
