@@ -190,8 +190,9 @@ begin
     from unnest(got) g;
 end $$;
 
--- The one poller of the database: a lease, not a session lock, so that it works behind a pooler.
-create or replace function outlast._elect(process uuid, token uuid, lease_ms int) returns uuid
+-- The one process of the database that polls, or does maintenance: a lease, not a session lock, so that it works behind a
+-- pooler.
+create or replace function outlast._elect(process uuid, token uuid, lease_ms int, room text default 'poller') returns uuid
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -199,13 +200,14 @@ declare
   mine uuid;
 begin
   update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
-  where l.token = _elect.token and l.room = 'poller' returning l.token into mine;
+  where l.token = _elect.token and l.room = _elect.room returning l.token into mine;
   if mine is not null then return mine; end if;
-  if not pg_try_advisory_xact_lock(outlast._lock_room(7309)) then return null; end if;
+  if not pg_try_advisory_xact_lock(outlast._lock_room(case _elect.room when 'poller' then 7309 else 7312 end)) then return null; end if;
   delete from outlast._lease l
-  where l.room = 'poller' and (l.expires_at < outlast.clock() or l.expires_at > outlast.clock() + interval '6 minutes');
+  where l.room = _elect.room and (l.expires_at < outlast.clock() or l.expires_at > outlast.clock() + interval '6 minutes')
+    and l.room in ('poller', 'maintenance');
   insert into outlast._lease (token, room, process, expires_at)
-  values (gen_random_uuid(), 'poller', _elect.process, outlast.clock() + make_interval(secs => lease_ms / 1000.0))
+  values (gen_random_uuid(), _elect.room, _elect.process, outlast.clock() + make_interval(secs => lease_ms / 1000.0))
   on conflict do nothing
   returning token into mine;
   return mine;

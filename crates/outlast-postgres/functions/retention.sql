@@ -522,24 +522,3 @@ begin
   get diagnostics gone = row_count;
   return gone;
 end $$;
-
--- The one maintenance process of the database: a lease like the poller's.
-create or replace function outlast._elect_maintenance(process uuid, token uuid, lease_ms int) returns uuid
-language plpgsql volatile
-as $$
-#variable_conflict use_column
-declare
-  mine uuid;
-begin
-  update outlast._lease l set expires_at = outlast.clock() + make_interval(secs => lease_ms / 1000.0)
-  where l.token = _elect_maintenance.token and l.room = 'maintenance' returning l.token into mine;
-  if mine is not null then return mine; end if;
-  if not pg_try_advisory_xact_lock(outlast._lock_room(7312)) then return null; end if;
-  delete from outlast._lease l
-  where l.room = 'maintenance' and (l.expires_at < outlast.clock() or l.expires_at > outlast.clock() + interval '6 minutes');
-  insert into outlast._lease (token, room, process, expires_at)
-  values (gen_random_uuid(), 'maintenance', _elect_maintenance.process, outlast.clock() + make_interval(secs => lease_ms / 1000.0))
-  on conflict do nothing
-  returning token into mine;
-  return mine;
-end $$;

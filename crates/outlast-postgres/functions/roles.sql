@@ -39,7 +39,6 @@ as $$
     ('_claim',            '{engine}', true),
     ('_claim_parked',     '{engine}', true),
     ('_elect',            '{engine}', true),
-    ('_elect_maintenance', '{engine}', true),
     ('_empty_now',        '{engine}', true),
     ('_empty_take',       '{engine}', true),
     ('_fail',             '{engine}', true),

@@ -400,7 +400,7 @@ impl Store {
         let (process, token) = (self.place.process(), token.unwrap_or_default());
         let row = self
             .one(
-                "select outlast._elect_maintenance($1, $2, $3)",
+                "select outlast._elect($1, $2, $3, 'maintenance')",
                 &[
                     (&process, Type::UUID),
                     (&token, Type::UUID),
