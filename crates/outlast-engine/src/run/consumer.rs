@@ -9,6 +9,8 @@ use outlast_postgres::{
 };
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
+mod probe;
+
 use super::{
     batch::{self, Ended},
     destination::Destination,
@@ -280,57 +282,6 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
     fn may_look_beside(&self, rings: u64, now: Instant) -> bool {
         let news = self.beside_rings.is_none_or(|seen| seen != rings);
         now >= self.beside_at && (news || now >= self.beside_at + BESIDE_ANYWAY)
-    }
-
-    /// One event, to see whether the destination is back: in turns one that is parked already and a new one. Of the parked
-    /// ones alone all might be poison; of new ones alone each try would park one more.
-    async fn probe(&mut self) -> Result<Look, Error> {
-        if !self.is_idle() {
-            return Ok(Look::Down);
-        }
-        let (asked, pause) = (Instant::now(), self.consumer.destination.pause());
-        let due = *self.probe_at.get_or_insert(asked + pause);
-        if asked < due {
-            return Ok(Look::Down);
-        }
-        self.probe_at = None;
-        self.probes = self.probes.wrapping_add(1);
-        let new_first = self.probes.is_multiple_of(2);
-        let mut found = new_first && self.probe_new(asked).await?;
-        found = found || self.probe_parked(asked).await?;
-        found = found || !new_first && self.probe_new(asked).await?;
-        if !found {
-            // There is nothing to try; the same pause again.
-            self.probe_at = Some(asked + pause);
-        }
-        Ok(Look::Down)
-    }
-
-    async fn probe_parked(&mut self, asked: Instant) -> Result<bool, Error> {
-        let consumer = &self.consumer;
-        let (types, versions) = consumer.registry.takes();
-        let lease = consumer.leases.length();
-        let claim = consumer
-            .store
-            .claim_parked(consumer.id, 1, lease, types, versions)
-            .await?;
-        met(Point::ParkedClaimed, &claim);
-        let found = !claim.events.is_empty();
-        self.retry(claim, asked);
-        Ok(found)
-    }
-
-    async fn probe_new(&mut self, asked: Instant) -> Result<bool, Error> {
-        let (store, id) = (self.consumer.store.clone(), self.consumer.id);
-        let lease = self.consumer.leases.length();
-        let claim = store.reclaim(id, 1, lease).await?;
-        met(Point::Reclaimed, &claim);
-        if self.start(claim, asked) {
-            return Ok(true);
-        }
-        let claim = store.claim(id, self.consumer.bounds(1, Room::ONE)).await?;
-        met(Point::Claimed, &claim);
-        Ok(self.start(claim, asked))
     }
 
     /// Waits until another look can bring something.

@@ -74,6 +74,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("claim", include_str!("../../functions/claim.sql")),
     ("key", include_str!("../../functions/key.sql")),
     ("finish", include_str!("../../functions/finish.sql")),
+    ("needs", include_str!("../../functions/needs.sql")),
     ("retention", include_str!("../../functions/retention.sql")),
     ("plan", include_str!("../../functions/plan.sql")),
     ("parked", include_str!("../../functions/parked.sql")),
