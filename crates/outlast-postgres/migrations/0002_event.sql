@@ -12,7 +12,7 @@ create table outlast._event (
   event_id          uuid not null,             -- v7, on the database's clock
   emitted_at        timestamptz not null,      -- taken after id is drawn
   aggregate_version bigint,
-  key_seq           bigint check (key_seq is null or key is not null),   -- its number within its key, for emits that asked
+  key_seq           bigint,                    -- its number within its key, for emits that asked (a check here would be prepared by each emit)
   correlation_id    uuid,
   causation_id      uuid,
   type              text not null,

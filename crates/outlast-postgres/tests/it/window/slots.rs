@@ -7,8 +7,8 @@ use crate::sql::{self, Claim};
 
 /// Between the drawing of an id and the reading of its time a machine may be suspended, as between any two statements.
 const GAP_IN_EMIT: (&str, &str) = (
-    "_at := outlast.clock();",
-    "perform pg_sleep(random() * 0.01);\n  _at := outlast.clock();",
+    "    _at := outlast.clock();",
+    "    perform pg_sleep(random() * 0.01);\n    _at := outlast.clock();",
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,8 +70,8 @@ async fn an_event_whose_time_was_read_a_slot_after_its_id_is_not_lost() {
         .plant(
             "emit",
             &[(
-                "_at := outlast.clock();",
-                "perform pg_advisory_xact_lock_shared(4711);\n  _at := outlast.clock();",
+                "    _at := outlast.clock();",
+                "    perform pg_advisory_xact_lock_shared(4711);\n    _at := outlast.clock();",
             )],
         )
         .await;
