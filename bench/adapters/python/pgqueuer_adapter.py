@@ -22,9 +22,9 @@ class Pgqueuer:
             "name": "pgqueuer",
             "version": version("pgqueuer"),
             "language": "python",
-            "default": "the README's quick start: one asyncpg connection, run() with its batch_size 10, LISTEN and a poll of 30 s; "
+            "default": "the README's quick start: one asyncpg connection, run() with its batch_size 10, LISTEN; "
             "max_concurrent_tasks from BENCH_CONCURRENCY (at least its 2 * batch_size), else it has no limit; heartbeat_timeout is "
-            "BENCH_LEASE instead of 30 s, in both profiles",
+            "BENCH_LEASE and dequeue_timeout a quarter of it (at most its 30 s) instead of 30 s each, in both profiles",
             "best": "guides/performance-tuning: batch_size 500 (completions are buffered by as many) and max_concurrent_tasks twice "
             "that, the least it takes, a direct connection for the queue manager, `pgq autovac`; uvloop as its command line has "
             "it, in both profiles; handlers at most BENCH_CONCURRENCY at once. Tables are durable, its default: what is faster "
@@ -83,7 +83,9 @@ class Pgqueuer:
                 if env.best
                 else {"max_concurrent_tasks": max(20, env.concurrency)}
             )
-            working = asyncio.create_task(pgq.run(heartbeat_timeout=timedelta(seconds=env.lease), **settings))
+            # A dead worker's jobs are found when the queue is looked at again; nothing tells of them.
+            lease, look = timedelta(seconds=env.lease), timedelta(seconds=min(30, max(0.5, env.lease / 4)))
+            working = asyncio.create_task(pgq.run(heartbeat_timeout=lease, dequeue_timeout=look, **settings))
             await asyncio.wait([working, asyncio.ensure_future(stopped())], return_when=asyncio.FIRST_COMPLETED)
             # Stops in good order: jobs that have begun are finished.
             pgq.shutdown.set()

@@ -22,7 +22,7 @@ class Procrastinate:
             "concurrency from BENCH_CONCURRENCY instead of its 1. In both profiles the periodic task of "
             "howto/production/retry_stalled_jobs, update_heartbeat_interval = a third of BENCH_LEASE, "
             "seconds_since_heartbeat = stalled_worker_timeout = BENCH_LEASE, looked at as often as the heartbeat",
-            "best": "as default with a pool of 20 (howto/basics/connector: max_size); it has neither batches nor local queues: each "
+            "best": "as default with a pool of 10 (howto/basics/connector: max_size); it has neither batches nor local queues: each "
             "job is fetched, and finished, by a statement of its own",
             "fenced": False,
             "history": True,
@@ -83,7 +83,7 @@ class Procrastinate:
 
 def application(env, handler=None):
     """The application and its task; with a handler also the task that retries what dead workers left."""
-    pool = {"max_size": 20} if env.best else {}
+    pool = {"max_size": 10} if env.best else {}
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=env.url, **pool))
 
     @app.task(name=TASK)
