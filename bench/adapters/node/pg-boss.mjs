@@ -15,8 +15,8 @@ const describe = () => ({
     "BENCH_CONCURRENCY instead of its 1, a pool of 10. In both profiles expireInSeconds is BENCH_LEASE instead of 15 minutes, " +
     "and superviseIntervalSeconds and monitorIntervalSeconds are a quarter of it (at most their 60 s)",
   best:
-    "docs/api/workers: batchSize 500 with burstWhenBatchFull, localConcurrency 2, pollingIntervalSeconds 0.5 (the least), " +
-    "notifyPollingIntervalSeconds a quarter of BENCH_LEASE (at most its 30 s); docs/api/constructor and queues: " +
+    "WorkOptions, as its types.d.ts documents them: batchSize 500 with burstWhenBatchFull, localConcurrency 2, pollingIntervalSeconds 0.5 (the least), " +
+    "notifyPollingIntervalSeconds a quarter of BENCH_LEASE (at most its 30 s); ConstructorOptions and Queue: " +
     "useListenNotify with notify (for latency, at the price of commits that wait for each other), and partition (a table of " +
     "the queue's own). A batch's jobs are handled side by side, at most BENCH_CONCURRENCY at once, and completed by one statement",
   fenced: true,

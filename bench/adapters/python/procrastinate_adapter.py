@@ -106,7 +106,7 @@ async def connected(env):
     """A caller's own connection, and the task to defer by it."""
     app, _ = application(env)
     async with app.open_async(), await psycopg.AsyncConnection.connect(env.url, autocommit=True) as connection:
-        # What is deferred goes into this connection's transaction: howto/production/external_connection.
+        # What is deferred goes into this connection's transaction: Task.configure.
         yield connection, app.configure_task(TASK, connection=connection)
 
 
