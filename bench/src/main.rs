@@ -3,6 +3,7 @@
 
 mod core;
 mod cost;
+mod growth;
 mod report;
 mod server;
 
@@ -18,11 +19,14 @@ struct Args {
 enum What {
     /// The core path on PostgreSQL alone: emit, drain, fan-out, latency, idle cost.
     Core(core::Args),
+    /// How cost grows: with the backlog, consumers, keys, tenants, what is kept, open writers, an open snapshot.
+    Growth(growth::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Core(args) => core::run(args).await,
+        What::Growth(args) => growth::run(args).await,
     }
 }

@@ -33,6 +33,16 @@ impl Server {
         self.cluster.installation().version()
     }
 
+    /// Removes a database that is not needed any more: a large one fills the disk.
+    pub async fn drop(&self, name: &str) -> Result<()> {
+        let (admin, _driver) =
+            connect::connect(&Target::parse(&self.cluster.socket_url("postgres"))?).await?;
+        admin
+            .batch_execute(&format!("drop database if exists {name} with (force)"))
+            .await?;
+        Ok(())
+    }
+
     /// The postmaster.
     pub fn pid(&self) -> u32 {
         self.cluster.pid()
