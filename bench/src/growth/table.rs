@@ -107,7 +107,7 @@ impl Growth {
         }
         out.push_str(
             "- drain: events that wait are handled by one worker (`on`, concurrency 50, handlers that do nothing), a unit is a \
-             completion; trickle: one event is committed and handled, then the next one, a unit is an event; emit: one event a \
+             completion; trickle: one event is committed and handled by all, then the next one, a unit is a completion; emit: one event a \
              transaction\n- ratios: against the first value of the axis in the same round, median [min–max]; **bold**: 10 % or more away from 1\n",
         );
         for series in &self.axes {
@@ -175,7 +175,7 @@ fn thousands(n: i64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -24,7 +24,7 @@ use crate::{
 pub enum Work {
     /// Events that wait are handled by a worker, concurrency 50, handlers that do nothing. A unit: one completion.
     Drain,
-    /// One event is committed, handled, the next one is committed. A unit: one event, for all consumers.
+    /// One event is committed, handled by all, the next one is committed. A unit: one completion.
     Trickle,
     /// One event a transaction. A unit: that.
     Emit,
@@ -50,7 +50,7 @@ impl Size {
             Size::Usual | Size::Full => Amount {
                 drain: 50_000,
                 warm: 10_000,
-                cycles: 500,
+                cycles: 300,
                 emits: 3_000,
             },
         }
@@ -160,7 +160,10 @@ async fn trickle(server: &Server, stage: &mut Stage, warm: i64, cycles: i64) -> 
     worker.cycles(stage, cycles).await?;
     worker.settle(stage).await?;
     let mut sample = Sample::default();
-    sample.add(cycles, &meter.stop(server, &stage.database).await?);
+    sample.add(
+        cycles * stage.scene.consumers,
+        &meter.stop(server, &stage.database).await?,
+    );
     worker.stop(stage).await?;
     Ok(sample)
 }
