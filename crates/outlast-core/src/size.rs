@@ -31,7 +31,8 @@ impl Size {
         (self.rows as usize).clamp(1, self.most)
     }
 
-    /// Learns from a batch that ended: so many rows took so long, from claim to last seal.
+    /// Learns from a batch that ended: so many rows took their handlers so long. What the database took for them is not
+    /// counted: it takes less the larger the batches are.
     pub fn learn(&mut self, rows: usize, took: Duration) {
         if rows == 0 {
             return;

@@ -40,7 +40,8 @@ pub(crate) struct Ended {
     pub(crate) done: usize,
     /// How many failed and wait, or need a person.
     pub(crate) failed: usize,
-    /// From claim to end.
+    /// From the first start to the last return of a handler. Not to the end: when many batches wait for the database, each
+    /// takes long whatever its size, and smaller ones would make it wait more.
     pub(crate) took: Duration,
 }
 
@@ -99,6 +100,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     let mut running = FuturesUnordered::new();
     // Some: the batch is given back, with what may still run.
     let mut handed_back: Option<Vec<Uuid>> = None;
+    let mut began: Option<Instant> = None;
 
     while !(run.waiting.is_empty() && running.is_empty()) {
         let down = consumer.destination.is_down();
@@ -144,6 +146,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
                     run.waiting.clear();
                     continue;
                 }
+                began.get_or_insert_with(Instant::now);
                 run.started.extend(unit.events.iter().map(|event| event.event_id));
                 running.push(attempt(consumer.clone(), unit, run.lease.clone(), permit, told.clone()));
             }
@@ -151,6 +154,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     }
     // What is still running goes on by itself; nobody listens any more.
     drop(running);
+    run.ended.took = began.map_or(Duration::ZERO, |began| began.elapsed());
     run.end(handed_back).await
 }
 
@@ -427,7 +431,6 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             _ => {}
         }
         self.consumer.leases.drop(lease.token);
-        self.ended.took = lease.held_since().elapsed();
         self.ended
     }
 }

@@ -28,7 +28,6 @@ use crate::crash::{self, Point};
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) token: Uuid,
-    since: Instant,
     state: Arc<watch::Sender<State>>,
 }
 
@@ -43,11 +42,6 @@ impl Lease {
     pub(crate) fn is_lost(&self) -> bool {
         let state = *self.state.borrow();
         state.lost || state.until <= Instant::now()
-    }
-
-    /// When its claim was sent.
-    pub(crate) fn held_since(&self) -> Instant {
-        self.since
     }
 
     /// How much of it is left.
@@ -93,7 +87,6 @@ impl Leases {
         };
         let lease = Lease {
             token,
-            since: asked,
             state: Arc::new(watch::Sender::new(state)),
         };
         self.lock().insert(token, lease.clone());

@@ -14,6 +14,7 @@ mod place;
 mod pooler;
 mod roles;
 mod schemas;
+mod size;
 mod story;
 mod takeover;
 mod testing;
