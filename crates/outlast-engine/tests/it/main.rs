@@ -7,6 +7,7 @@ mod failures;
 mod fair;
 mod given;
 mod handle;
+mod lanes;
 mod operators;
 mod order;
 mod outage;
