@@ -5,7 +5,7 @@
 //! early or never; everybody looks at least every half second too.
 //!
 //! With the setting `wake = notify` nobody looks while nothing happens. The elected process sleeps under a lock, and
-//! whoever emits wakes all who listen (`listener`, functions/wake.sql); each says something to itself every 5 s, to know
+//! whoever emits wakes all who listen (`listener`, functions/wake.sql); each says something to itself every 4 s, to know
 //! that it would be heard. What still goes by unnoticed is found by the consumers' own sweep.
 
 mod listener;
@@ -33,8 +33,19 @@ use listener::{Heard, Listener};
 const ELECTED: Duration = Duration::from_secs(5);
 /// Who is not elected looks by himself this often.
 const FALLBACK: Duration = Duration::from_millis(500);
+/// Who is not elected tries when the election of a silent one has lapsed, and so much later, so that not all do at once.
+const TURN: Duration = Duration::from_millis(50);
 /// A listener that heard nothing for so long proves itself.
-const PROOF: Duration = Duration::from_secs(5);
+const PROOF: Duration = Duration::from_secs(4);
+/// However a connection falls silent, it is noticed and replaced within so long.
+const DEAF: Duration = Duration::from_secs(7);
+// Invariant: a listener that only notifications do not reach any more fails its proof in time, one that nothing reaches
+// has no answer to its next election. The pause before the new connection is a second at most.
+const _: () = {
+    let pause = Duration::from_secs(1).as_millis();
+    assert!(PROOF.as_millis() + listener::ECHO.as_millis() + pause < DEAF.as_millis());
+    assert!(ELECTED.as_millis() / 2 + listener::ANSWER.as_millis() + pause < DEAF.as_millis());
+};
 /// The elected process falls asleep after so long without news: under load never, in a trickle after each event.
 const AWAKE: Duration = Duration::from_millis(50);
 /// How often it looks while it may not sleep, because somebody who emitted has not ended yet.
@@ -125,19 +136,22 @@ async fn serve(bell: &Bell, target: &Target, process: Uuid, stop: &Stop) -> Resu
     let mut way = Way::Poll;
     loop {
         if Instant::now() >= elect_at {
-            let (token, notify) = listener.elect(process, elected, ELECTED).await?;
-            elected = token;
-            way = match (way, notify) {
+            let election = listener.elect(process, elected, ELECTED).await?;
+            elected = election.token;
+            way = match (way, election.notify) {
                 (_, false) => Way::Poll,
                 (Way::Poll, true) => listen(&mut listener, target).await?,
                 (way, true) => way,
             };
-            elect_at = Instant::now()
-                + if way == Way::Notify {
-                    ELECTED / 2
-                } else {
-                    ELECTED / 3
-                };
+            let again = match way {
+                Way::Notify => ELECTED / 2,
+                Way::Poll | Way::Deaf => ELECTED / 3,
+            };
+            // Whoever dies is succeeded as soon as his election has lapsed, not a turn of ours later.
+            let lapsed = election
+                .left
+                .map(|left| left + TURN.mul_f64(1.0 + fastrand::f64()));
+            elect_at = Instant::now() + lapsed.map_or(again, |lapsed| lapsed.min(again));
             if elected.is_none() || way != Way::Notify {
                 listener.get_up().await?;
             }

@@ -34,6 +34,8 @@ struct Way {
     copying: bool,
     /// Nothing passes any more until it is released.
     silence: Option<Shot>,
+    /// Notifications do not pass any more.
+    deaf: bool,
 }
 
 /// Waits while nothing may pass.
@@ -148,7 +150,7 @@ impl Requests {
                         shot.fire();
                         held(&mut shot, &self.hang_up).await;
                     }
-                    Fault::DropReply | Fault::HoldReply | Fault::Silence => {}
+                    Fault::DropReply | Fault::HoldReply | Fault::Silence | Fault::Deafen => {}
                 }
                 lock(&self.way).open.shot = Some(shot);
             }
@@ -214,6 +216,7 @@ impl Replies {
             let _ = self.frozen.wait_for(|frozen| !frozen).await;
             silence(&self.way).await;
             match message.tag {
+                b'A' if lock(&self.way).deaf => continue,
                 b'C' => tag = message.command_tag(),
                 b'E' => tag = message.sqlstate(),
                 b'G' | b'W' => self.note_copy(),
@@ -236,6 +239,7 @@ impl Replies {
                     Fault::DropReply => return Ok(()),
                     Fault::HoldReply => shot.released().await,
                     Fault::Silence => lock(&self.way).silence = Some(shot),
+                    Fault::Deafen => lock(&self.way).deaf = true,
                     Fault::DropRequest | Fault::HoldRequest => {}
                 }
                 self.pass(&std::mem::take(&mut kept)).await;

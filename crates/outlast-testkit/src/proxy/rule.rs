@@ -42,6 +42,8 @@ pub enum Fault {
     HoldReply,
     /// It is answered as ever; from then on nothing passes on its connection, in either direction, and nothing is closed.
     Silence,
+    /// It is answered as ever; from then on no notification comes through its connection, and all else does.
+    Deafen,
 }
 
 /// How far it is.

@@ -19,9 +19,9 @@ use tokio_postgres::{Client, Notification, types::Type};
 use uuid::Uuid;
 
 /// How long one statement may take before the connection is given up.
-const ANSWER: Duration = Duration::from_secs(4);
+pub(super) const ANSWER: Duration = Duration::from_secs(3);
 /// How long a notification of our own may be on its way.
-const ECHO: Duration = Duration::from_secs(2);
+pub(super) const ECHO: Duration = Duration::from_millis(1500);
 /// What the poller says when it goes.
 const RESIGNED: &str = "resigned";
 
@@ -34,6 +34,16 @@ pub(super) enum Heard {
     Resigned,
     /// Our own voice.
     Echo,
+}
+
+/// What an election has brought.
+pub(super) struct Election {
+    /// Of the elected process, if that is this one.
+    pub(super) token: Option<Uuid>,
+    /// How long another one still is elected, if it stays silent from now on.
+    pub(super) left: Option<Duration>,
+    /// Whether workers shall be woken by whoever emits.
+    pub(super) notify: bool,
 }
 
 /// One connection's life.
@@ -91,12 +101,14 @@ impl Listener {
         process: Uuid,
         token: Option<Uuid>,
         lease: Duration,
-    ) -> Result<(Option<Uuid>, bool), Error> {
+    ) -> Result<Election, Error> {
         let ms = i32::try_from(lease.as_millis()).unwrap_or(i32::MAX);
         let token = token.unwrap_or_default();
         let rows = within(self.client.query_typed(
             self.schema.statement(
-                "select outlast._elect($1, $2, $3), outlast._setting('wake') = 'notify'",
+                "select outlast._elect($1, $2, $3), outlast._setting('wake') = 'notify',
+                        (select greatest(extract(epoch from max(l.expires_at) - outlast.clock()), 0)::float8
+                         from outlast._lease l where l.room = 'poller')",
             ),
             &[
                 (&process, Type::UUID),
@@ -106,10 +118,15 @@ impl Listener {
         ))
         .await??;
         let row = rows.first();
-        Ok((
-            row.and_then(|row| row.get(0)),
-            row.is_some_and(|row| row.get(1)),
-        ))
+        let token = row.and_then(|row| row.get(0));
+        let left = row.and_then(|row| row.get::<_, Option<f64>>(2));
+        Ok(Election {
+            token,
+            left: left
+                .filter(|_| token.is_none())
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            notify: row.is_some_and(|row| row.get(1)),
+        })
     }
 
     /// Lets another process be elected at once.
