@@ -106,6 +106,11 @@ async fn e11_an_unknown_commit_is_told_as_such_and_a_retry_makes_one_intent() {
     holds("E11").await;
 }
 
+#[tokio::test]
+async fn wake_another_process_takes_the_watch_of_one_that_was_killed_or_stands_still() {
+    holds("wake").await;
+}
+
 /// All at once: they wait more than they work.
 async fn seen(faults: &[(&str, &str)]) {
     let seen = faults.iter().map(|(plant, seen)| async move {

@@ -10,6 +10,7 @@ mod e5;
 mod e7;
 mod e8;
 mod million;
+mod wake;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -116,6 +117,7 @@ pub fn all() -> Vec<Row> {
         e8::row(),
         e11::row(),
         e13::row(),
+        wake::row(),
         million::row(),
     ]
 }
