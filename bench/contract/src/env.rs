@@ -15,6 +15,8 @@ pub enum Emit {
 #[derive(Clone, Debug)]
 pub struct Env {
     pub url: String,
+    /// `default`, `best`, or one of the contestant's further ones.
+    pub profile: String,
     /// `best` instead of `default`.
     pub best: bool,
     pub units: i64,
@@ -34,9 +36,11 @@ pub struct Env {
 impl Env {
     pub fn read() -> Result<Self> {
         let emit: String = or("BENCH_EMIT", "own".into())?;
+        let profile: String = or("BENCH_PROFILE", "default".into())?;
         Ok(Self {
             url: std::env::var("BENCH_URL").context("BENCH_URL is not set")?,
-            best: or("BENCH_PROFILE", String::from("default"))? == "best",
+            best: profile == "best",
+            profile,
             units: or("BENCH_UNITS", 0)?,
             payload: or("BENCH_PAYLOAD", 200)?,
             concurrency: or("BENCH_CONCURRENCY", 50)?,

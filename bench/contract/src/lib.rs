@@ -38,6 +38,10 @@ pub struct Description {
 #[expect(async_fn_in_trait, reason = "called by `run` alone, on one runtime")]
 pub trait Adapter {
     fn describe() -> Description;
+    /// Profiles besides `default` and `best`, each with what is set.
+    fn further() -> BTreeMap<&'static str, &'static str> {
+        BTreeMap::new()
+    }
     /// The schema, in an empty database.
     async fn install(env: &Env) -> Result<()>;
     /// `env.units` waiting units.
@@ -56,7 +60,9 @@ pub trait Adapter {
 pub async fn run<A: Adapter>() -> Result<()> {
     let verb = std::env::var("BENCH_VERB").context("BENCH_VERB is not set: see bench/README.md")?;
     if verb == "describe" {
-        say(&serde_json::to_value(A::describe())?);
+        let mut description = serde_json::to_value(A::describe())?;
+        description["further"] = json!(A::further());
+        say(&description);
         return Ok(());
     }
     let env = Env::read()?;
@@ -102,8 +108,8 @@ async fn trickle<A: Adapter>(env: &Env) -> Result<()> {
     Ok(())
 }
 
-/// Runs them side by side in this task.
-async fn all<T>(futures: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+/// Runs them side by side in this task, and answers all or the first that failed.
+pub async fn all<T>(futures: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
     let mut waiting: Vec<_> = futures.into_iter().map(|f| (Box::pin(f), None)).collect();
     std::future::poll_fn(|context| {
         for (future, answer) in &mut waiting {
