@@ -75,21 +75,47 @@ fn own_cpu() -> f64 {
 }
 
 /// The postmaster, its reaped children, and its living ones.
-fn server_cpu(postmaster: u32) -> f64 {
+pub fn server_cpu(postmaster: u32) -> f64 {
     let mut sum = ticks(&postmaster.to_string(), true).map_or(0.0, |(_, ticks)| ticks);
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name
-            .to_str()
-            .filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
-        else {
-            continue;
-        };
-        if let Some((parent, own)) = ticks(pid, false)
-            && parent == postmaster
-        {
+    for (_, parent, own) in processes(false) {
+        if parent == postmaster {
             sum += own;
         }
     }
     sum / TICKS_PER_SECOND
+}
+
+/// A process and whatever it has started.
+pub fn tree_cpu(root: u32) -> f64 {
+    let all = processes(true);
+    let mut tree = vec![root];
+    let mut at = 0;
+    let mut sum = 0.0;
+    while let Some(&pid) = tree.get(at) {
+        at += 1;
+        for (id, parent, ticks) in &all {
+            if *id == pid {
+                sum += ticks;
+            }
+            if *parent == pid {
+                tree.push(*id);
+            }
+        }
+    }
+    sum / TICKS_PER_SECOND
+}
+
+/// Every process with its parent and its ticks.
+fn processes(reaped: bool) -> Vec<(u32, u32, f64)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some((parent, ticks)) = name.to_str().and_then(|name| ticks(name, reaped)) {
+            all.push((pid, parent, ticks));
+        }
+    }
+    all
 }

@@ -4,6 +4,7 @@
 mod core;
 mod cost;
 mod growth;
+mod peers;
 mod report;
 mod server;
 
@@ -21,6 +22,8 @@ enum What {
     Core(core::Args),
     /// How cost grows: with the backlog, consumers, keys, tenants, what is kept, open writers, an open snapshot.
     Growth(growth::Args),
+    /// The product beside others, each through its public interface.
+    Peers(peers::Args),
 }
 
 #[tokio::main]
@@ -28,5 +31,6 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Core(args) => core::run(args).await,
         What::Growth(args) => growth::run(args).await,
+        What::Peers(args) => peers::run(args).await,
     }
 }

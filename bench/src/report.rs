@@ -106,3 +106,9 @@ pub fn ratio(values: Vec<f64>) -> String {
     let (median, least, greatest) = spread(values);
     format!("{median:.2} [{least:.2}–{greatest:.2}]")
 }
+
+/// Of sorted values: the least that as many as `q` of them do not exceed.
+pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
+    let nth = (sorted.len() as f64 * q).ceil() as usize;
+    sorted.get(nth.saturating_sub(1)).copied()
+}

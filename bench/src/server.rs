@@ -29,6 +29,33 @@ impl Server {
         Ok(Self { cluster })
     }
 
+    /// The same for contestants of every kind: it tells when a transaction was committed, and can count statements.
+    pub async fn start_for_peers() -> Result<Self> {
+        let wish = || {
+            Cluster::temporary()
+                .set("max_connections", "300")
+                .set("shared_buffers", "512MB")
+                .set("max_wal_size", "4GB")
+                .set("track_commit_timestamp", "on")
+        };
+        // Off unless a database asks for it: it is not for free.
+        let counting = wish()
+            .set("shared_preload_libraries", "pg_stat_statements")
+            .set("pg_stat_statements.track", "none")
+            .set("pg_stat_statements.max", "10000")
+            .set("compute_query_id", "off");
+        let cluster = match counting.start().await {
+            Ok(cluster) => cluster,
+            // Not every installation has the contributed modules.
+            Err(_) => wish().start().await?,
+        };
+        Ok(Self { cluster })
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     pub fn version(&self) -> &str {
         self.cluster.installation().version()
     }

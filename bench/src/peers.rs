@@ -1,0 +1,176 @@
+//! Outlast beside others: interleaved rounds of contestants that know nothing of each other, each in a database of its own.
+//! What a contestant must do is in bench/README.md.
+
+mod adapter;
+mod book;
+mod check;
+mod child;
+mod goals;
+mod layout;
+mod meter;
+mod pictures;
+mod room;
+mod samples;
+mod stage;
+mod table;
+mod task;
+mod workload;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::{report::Report, server::Server};
+use adapter::{Adapter, Who};
+use book::{Absent, Book, Chapter};
+use samples::Samples;
+use stage::{Form, Stage};
+
+/// The measuring of the quick form; what follows the last workload takes some seconds more.
+const QUICK: Duration = Duration::from_secs(270);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rounds of each workload; 5, or 1 in the quick form.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Only these workloads; what was found about the others stays in the results.
+    #[arg(long, num_args = 1..)]
+    only: Vec<String>,
+    /// Only these contestants (`outlast` is always there: it is what the others are compared with).
+    #[arg(long, num_args = 1..)]
+    contestant: Vec<String>,
+    /// Under five minutes when everything is built: short slices, few rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Seconds: outlast and by-hand only, figures without worth.
+    #[arg(long)]
+    smoke: bool,
+    /// Tries everything that an adapter must do, and says what it does not.
+    #[arg(long, value_name = "NAME")]
+    check: Option<String>,
+    /// Where the results go.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+}
+
+pub async fn run(args: Args) -> Result<()> {
+    tokio::select! {
+        done = play(args) => done,
+        // What was started ends with its guards.
+        _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+    }
+}
+
+async fn play(args: Args) -> Result<()> {
+    if let Some(name) = &args.check {
+        return check::run(name).await;
+    }
+    let form = match (args.smoke, args.quick) {
+        (true, _) => Form::Smoke,
+        (_, true) => Form::Quick,
+        _ => Form::Full,
+    };
+    let chosen = chosen(&args, form)?;
+    let wanted = |adapter: &Adapter| match &args.contestant[..] {
+        [] => form != Form::Smoke || ["outlast", "by-hand"].contains(&adapter.name.as_str()),
+        names => adapter.name == "outlast" || names.contains(&adapter.name),
+    };
+    let (mut whos, mut absent) = (Vec::new(), Vec::new());
+    for adapter in adapter::all()?.into_iter().filter(wanted) {
+        eprintln!("building {}", adapter.name);
+        let name = adapter.name.clone();
+        match adapter.build().and_then(|()| Who::all(adapter)) {
+            Ok(profiles) => whos.extend(profiles),
+            Err(why) => {
+                eprintln!("{name}: {why:#}");
+                absent.push(Absent {
+                    name,
+                    why: format!("{why:#}"),
+                });
+            }
+        }
+    }
+    let begun = Instant::now();
+    let rounds = args
+        .rounds
+        .unwrap_or(if form == Form::Full { 5 } else { 1 });
+    let until = (form == Form::Quick).then(|| begun + QUICK);
+    let server = Server::start_for_peers().await?;
+    let facts = facts(&server).await?;
+    // Figures without worth are not kept.
+    let mut book = if form == Form::Smoke {
+        Book::default()
+    } else {
+        Book::open(&args.out)
+    };
+    book.present(&whos, absent);
+    let stage = Stage::new(server, whos, form, rounds, until);
+    for workload in chosen {
+        workload::run(&stage, workload).await;
+        let samples = stage.samples(workload);
+        if form == Form::Smoke {
+            failed(&samples)?;
+        }
+        book.put(Chapter {
+            workload: workload.to_owned(),
+            facts: facts.clone(),
+            samples,
+        });
+        // After each: a long run that is interrupted has not been for nothing.
+        if form != Form::Smoke {
+            book.write(&args.out)?;
+        }
+    }
+    if form == Form::Smoke {
+        let folder = std::env::temp_dir().join(format!("outlast-bench-{}", std::process::id()));
+        let written = book.write(&folder);
+        std::fs::remove_dir_all(&folder)?;
+        println!("{}", written?);
+    } else {
+        println!("{}", args.out.join("peers.md").display());
+    }
+    Ok(())
+}
+
+fn chosen(args: &Args, form: Form) -> Result<Vec<&'static str>> {
+    if args.only.is_empty() {
+        return Ok(workload::of(form));
+    }
+    for only in &args.only {
+        let known = workload::ALL.contains(&only.as_str());
+        anyhow::ensure!(
+            known,
+            "there is no workload {only}: {}",
+            workload::ALL.join(", ")
+        );
+    }
+    let asked = |name: &&str| args.only.iter().any(|only| only == name);
+    Ok(workload::ALL.into_iter().filter(asked).collect())
+}
+
+/// Of a smoke nothing may fail.
+fn failed(samples: &Samples) -> Result<()> {
+    match samples
+        .0
+        .iter()
+        .find(|sample| sample.words.starts_with("failed"))
+    {
+        Some(sample) => anyhow::bail!("{}: {}", sample.who, sample.words),
+        None => Ok(()),
+    }
+}
+
+async fn facts(server: &Server) -> Result<Vec<String>> {
+    let mut facts = Report::new("", server.version()).facts;
+    let admin = room::connect(server, "postgres").await?;
+    let today: String = admin
+        .query_one("select current_date::text", &[])
+        .await?
+        .get(0);
+    facts.push(today);
+    Ok(facts)
+}
