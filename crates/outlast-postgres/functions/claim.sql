@@ -31,7 +31,7 @@ declare
   n int := 0;
   young uuid;
 begin
-  for s in select distinct outlast._inbox_slot(u) from unnest(ids) u loop
+  foreach s in array outlast._inbox_slots(ids) loop
     found_ids := array(
       select p.event_id
       from unnest(ids) u (id)
@@ -305,8 +305,9 @@ begin
   end if;
   return query
     with lease as (
-      insert into outlast._lease (token, room, consumer, lane, seq, process, holder, expires_at)
+      insert into outlast._lease (token, room, consumer, lane, seq, process, holder, ids_xor, expires_at)
       select gen_random_uuid(), 'batch', c.id, p.lane, p.seq, _claim.process, _claim.holder,
+             outlast._ids_xor(array(select g.event_id from unnest(got) g where g.lane = p.lane % 1024)),
              at + make_interval(secs => lease_ms / 1000.0)
       from unnest(together) p
       where p.lane % 1024 in (select g.lane from unnest(got) g)

@@ -20,6 +20,24 @@ create or replace function outlast._inbox_slot(id uuid) returns smallint
 language sql immutable parallel safe
 as $$ select ((('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint / 259200000) % 16)::smallint $$;
 
+-- The leaves of the inbox for these ids; nearly always one, which is told by comparing them with its bounds.
+create or replace function outlast._inbox_slots(ids uuid[]) returns smallint[]
+language plpgsql immutable parallel safe
+as $$
+declare
+  n bigint := ('x' || substr(replace(ids[1]::text, '-', ''), 1, 12))::bit(48)::bigint / 259200000;
+  lo uuid := rpad(lpad(to_hex(n * 259200000), 12, '0'), 32, '0')::uuid;
+  up uuid := rpad(lpad(to_hex((n + 1) * 259200000), 12, '0'), 32, '0')::uuid;
+begin
+  if not exists (select from unnest(ids) u where u < lo or u >= up) then return array[n % 16]; end if;
+  return array(select distinct outlast._inbox_slot(u) from unnest(ids) u);
+end $$;
+
+-- Ids as one number: two sets of as many ids that have the same are the same set.
+create or replace function outlast._ids_xor(ids uuid[]) returns bigint
+language sql immutable parallel safe
+as $$ select coalesce(bit_xor(uuid_hash_extended(u, 7314)), 0) from unnest(ids) u $$;
+
 -- The time inside a v7 id, to the millisecond.
 create or replace function outlast._v7_time(id uuid) returns timestamptz
 language sql immutable parallel safe

@@ -93,30 +93,50 @@ end $$;
 create or replace function outlast._seal(token uuid, ids uuid[], repeated boolean default false) returns int
 language plpgsql volatile
 as $$
-#variable_conflict use_column
 declare
   l outlast._lease := outlast._prove(_seal.token);
+  n int := outlast._write_seals(l, _seal.ids, _seal.repeated);
+begin
+  -- For the end of the batch; few rows are looked for sooner than noted.
+  if l.room = 'batch' and not repeated and n >= 16 then
+    insert into outlast._flush (token, events, ids_xor) values (_seal.token, n, outlast._ids_xor(_seal.ids));
+  end if;
+  return n;
+end $$;
+
+-- The rows themselves, under a lease that was proven.
+create or replace function outlast._write_seals(l outlast._lease, ids uuid[], repeated boolean) returns int
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
   claimed_at timestamptz;
+  at timestamptz := outlast.clock();
+  slots smallint[];
   n int;
 begin
-  perform outlast._guard(l.expires_at);
-  if l.room = 'parked' then
-    perform outlast.complete(_seal.token, u) from unnest(ids) u;
+  perform outlast._guard((l).expires_at);
+  if (l).room = 'parked' then
+    perform outlast.complete((l).token, u) from unnest(ids) u;
     return cardinality(ids);
   end if;
   select x.claimed_at into strict claimed_at from outlast._batch x
-  where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq;
+  where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
   -- A join, which hashes: in an outage there may be thousands of both.
-  if exists (select from outlast._recently_parked(l.consumer, claimed_at) p join unnest(ids) u on u = p) then
-    raise exception 'an event of the claim % is parked: a later try owns it', _seal.token using errcode = 'OL003';
+  if exists (select from outlast._recently_parked((l).consumer, claimed_at) p join unnest(ids) u on u = p) then
+    raise exception 'an event of the claim % is parked: a later try owns it', (l).token using errcode = 'OL003';
   end if;
+  slots := outlast._inbox_slots(ids);
   if repeated then
     insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
-    select u, outlast.clock(), l.consumer, outlast._inbox_slot(u), 'd' from unnest(ids) u
+    select u, at, (l).consumer, outlast._inbox_slot(u), 'd' from unnest(ids) u
     on conflict do nothing;
+  elsif cardinality(slots) = 1 then
+    insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
+    select u, at, (l).consumer, slots[1], 'd' from unnest(ids) u;
   else
     insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
-    select u, outlast.clock(), l.consumer, outlast._inbox_slot(u), 'd' from unnest(ids) u;
+    select u, at, (l).consumer, outlast._inbox_slot(u), 'd' from unnest(ids) u;
   end if;
   get diagnostics n = row_count;
   return n;

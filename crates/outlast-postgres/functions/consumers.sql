@@ -160,6 +160,7 @@ begin
   end loop;
   given_up := to_jsonb(u) from outlast._unfinished(c.id) u;
   delete from outlast._started s using outlast._lease x where x.consumer = c.id and s.token = x.token;
+  delete from outlast._flush f using outlast._lease x where x.consumer = c.id and f.token = x.token;
   delete from outlast._lease x where x.consumer = c.id;
   delete from outlast._batch x where x.consumer = c.id;
   delete from outlast._parked_key k where k.consumer = c.id;

@@ -37,16 +37,28 @@ language plpgsql volatile
 set jit = off
 set lock_timeout = '8s'
 as $$
+declare
+  l outlast._lease;
+  n int;
 begin
+  perform outlast._check_isolation();
   -- The locks of an end first. Two that each hold the shared lock of a seal and want the exclusive one never end.
-  perform outlast._take(token);
-  perform outlast._seal(token, ids, repeated);
-  return (select f.leftovers from outlast._finish(array[token], process, seq, nonce, acked) f);
+  l := outlast._take(token);
+  if l.token is null then perform outlast._prove(token); end if;         -- which says that it is lost
+  n := outlast._write_seals(l, ids, repeated);
+  n := outlast._end(l, case when repeated then 0 else n end, outlast._ids_xor(ids));
+  if process is not null then
+    perform outlast._remember(process, seq, nonce, acked);
+  end if;
+  return n;
 end $$;
 
 -- The end of one lease that this transaction has taken. A key that its event has led is handed on, if that is complete.
 -- from: batch, retry; to: retry, quarantined, behind, done.
-create or replace function outlast._end(l outlast._lease) returns int
+--
+-- Nothing is left of a batch when what was sealed under this very lease, here and in earlier commits, is as many events as
+-- it was claimed with, and the same ones: rows that are there, not what anybody said. Else its window is read once more.
+create or replace function outlast._end(l outlast._lease, sealed int default 0, sealed_xor bigint default 0) returns int
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -54,13 +66,19 @@ declare
   b outlast._batch;
   done uuid[];
   n int := 0;
+  whole boolean;
 begin
   if (l).room = 'batch' then
     select * into strict b from outlast._batch x
     where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;
-    n := outlast._park(
-      b, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
-      'unsealed', 'the handler returned and neither sealed nor failed it');
+    select b.events = _end.sealed + coalesce(sum(f.events), 0)
+      and (l).ids_xor = case when _end.sealed > 0 then _end.sealed_xor else 0 end # coalesce(bit_xor(f.ids_xor), 0)
+    into whole from outlast._flush f where f.token = (l).token;
+    if whole is not true then
+      n := outlast._park(
+        b, array(select row(f.slot, f.id, f.event_id, null, null, null)::outlast._found from outlast._left(b) f),
+        'unsealed', 'the handler returned and neither sealed nor failed it');
+    end if;
     -- Sealed and parked may have committed side by side: then it is done, and nobody has to look at it.
     done := array(select * from outlast._sealed(b.consumer, array(
       select * from outlast._recently_parked(b.consumer, b.claimed_at))));
@@ -73,6 +91,7 @@ begin
     delete from outlast._batch x
     where x.consumer = b.consumer and x.lane = b.lane and x.seq = b.seq and not outlast._is_place(x);
     delete from outlast._started s where s.token = (l).token;
+    delete from outlast._flush f where f.token = (l).token;
   elsif (l).room = 'parked' then
     -- Inbox first: sealed and parked may have committed side by side, and then it is done.
     delete from outlast._parked p
@@ -158,6 +177,7 @@ begin
     taken := taken + 1;
     fresh := gen_random_uuid();
     delete from outlast._started s where s.token = l.token;
+    delete from outlast._flush f where f.token = l.token;
     delete from outlast._lease x where x.token = l.token;
     insert into outlast._lease (token, room, consumer, lane, seq, reclaims, process, holder, expires_at)
     values (fresh, 'batch', l.consumer, l.lane, l.seq, l.reclaims + 1, _reclaim.process, _reclaim.holder,

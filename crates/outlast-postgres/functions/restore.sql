@@ -191,6 +191,7 @@ begin
     end if;
   end loop;
   delete from outlast._started;
+  delete from outlast._flush;
   update outlast._parked p set token = null where p.token is not null;
   -- The clock of the new server may be behind: no leaf is left out on account of a time of the old one.
   update outlast._batch x

@@ -89,6 +89,7 @@ create table outlast._lease (
   reclaims        int not null default 0,
   process         uuid,
   holder          text,
+  ids_xor         bigint,                      -- of a batch as it was claimed: its events' ids, hashed and joined by xor
   expires_at      timestamptz not null,
   check ((room = 'batch') = (seq is not null)),
   check ((room = 'parked') = (event_id is not null))
@@ -104,6 +105,14 @@ create table outlast._started (
   ids             uuid[] not null,
   primary key (token, seq)
 );
+
+-- What one seal of a batch has written: how many events, and their ids as in _lease.ids_xor. Committed with its rows.
+create table outlast._flush (
+  token           uuid not null,
+  events          int not null,
+  ids_xor         bigint not null
+);
+create index _flush_token on outlast._flush (token);
 
 -- What a scan of the log finds, and what a claim hands out (never stored).
 create type outlast._found as (slot smallint, id bigint, event_id uuid, lane int, size int, more boolean);

@@ -6,3 +6,4 @@ mod races;
 mod savepoints;
 mod scene;
 mod torture;
+mod whole;

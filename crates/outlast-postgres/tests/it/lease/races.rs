@@ -170,10 +170,10 @@ async fn a_batch_row_that_nobody_needs_goes_with_the_next_claim() {
 async fn two_ends_of_one_batch_with_seals_in_one_of_them_do_not_wait_for_each_other() {
     for planted in [false, true] {
         let house = House::new().await;
-        let gate = "perform pg_advisory_xact_lock_shared(4713);\n  return (select";
-        let mut pieces = vec![("return (select", gate)];
+        let gate = "perform pg_advisory_xact_lock_shared(4713);\n  perform outlast._take(token);\n  n := outlast._end(";
+        let mut pieces = vec![("n := outlast._end(", gate)];
         if planted {
-            pieces.push(("perform outlast._take(token);", ""));
+            pieces.push(("l := outlast._take(token);", "l := outlast._prove(token);"));
         }
         house.plant("_seal_and_finish", &pieces).await;
         let scene = Scene::new(&house, "c").await;
