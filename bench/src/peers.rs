@@ -5,6 +5,7 @@ mod adapter;
 mod book;
 mod check;
 mod child;
+mod counting;
 mod goals;
 mod layout;
 mod meter;
@@ -27,10 +28,11 @@ use crate::{report::Report, server::Server};
 use adapter::{Adapter, Who};
 use book::{Absent, Book, Chapter};
 use samples::Samples;
-use stage::{Form, Stage};
+use stage::{Form, OURS, Stage};
 
 /// The measuring of the quick form; what follows the last workload takes some seconds more.
-const QUICK: Duration = Duration::from_secs(270);
+const QUICK: Duration = Duration::from_secs(265);
+const GRACE: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -75,49 +77,35 @@ async fn play(args: Args) -> Result<()> {
         _ => Form::Full,
     };
     let chosen = chosen(&args, form)?;
-    let wanted = |adapter: &Adapter| match &args.contestant[..] {
-        [] => form != Form::Smoke || ["outlast", "by-hand"].contains(&adapter.name.as_str()),
-        names => adapter.name == "outlast" || names.contains(&adapter.name),
-    };
-    let (mut whos, mut absent) = (Vec::new(), Vec::new());
-    for adapter in adapter::all()?.into_iter().filter(wanted) {
-        eprintln!("building {}", adapter.name);
-        let name = adapter.name.clone();
-        match adapter.build().and_then(|()| Who::all(adapter)) {
-            Ok(profiles) => whos.extend(profiles),
-            Err(why) => {
-                eprintln!("{name}: {why:#}");
-                absent.push(Absent {
-                    name,
-                    why: format!("{why:#}"),
-                });
-            }
-        }
-    }
+    let (whos, absent) = gather(&args, form)?;
     let begun = Instant::now();
     let rounds = args
         .rounds
         .unwrap_or(if form == Form::Full { 5 } else { 1 });
     let until = (form == Form::Quick).then(|| begun + QUICK);
     let server = Server::start_for_peers().await?;
-    let facts = facts(&server).await?;
+    let (place, how) = facts(&server).await?;
     // Figures without worth are not kept.
-    let mut book = if form == Form::Smoke {
-        Book::default()
-    } else {
-        Book::open(&args.out)
+    let mut book = match form {
+        Form::Smoke => Book::new(place),
+        Form::Full | Form::Quick => Book::open(&args.out, place),
     };
     book.present(&whos, absent);
     let stage = Stage::new(server, whos, form, rounds, until);
     for workload in chosen {
-        workload::run(&stage, workload).await;
+        let run = workload::run(&stage, workload);
+        match until {
+            // What was found by then counts; whoever was at it ends with its guards.
+            Some(until) => _ = tokio::time::timeout_at((until + GRACE).into(), run).await,
+            None => run.await,
+        }
         let samples = stage.samples(workload);
         if form == Form::Smoke {
             failed(&samples)?;
         }
         book.put(Chapter {
             workload: workload.to_owned(),
-            facts: facts.clone(),
+            how: how.clone(),
             samples,
         });
         // After each: a long run that is interrupted has not been for nothing.
@@ -134,6 +122,30 @@ async fn play(args: Args) -> Result<()> {
         println!("{}", args.out.join("peers.md").display());
     }
     Ok(())
+}
+
+/// Builds those who are wanted; who cannot be had is told of, and the others go on.
+fn gather(args: &Args, form: Form) -> Result<(Vec<Who>, Vec<Absent>)> {
+    let wanted = |adapter: &Adapter| match &args.contestant[..] {
+        [] => form != Form::Smoke || [OURS, "by-hand"].contains(&adapter.name.as_str()),
+        names => adapter.name == OURS || names.contains(&adapter.name),
+    };
+    let (mut whos, mut absent) = (Vec::new(), Vec::new());
+    for adapter in adapter::all()?.into_iter().filter(wanted) {
+        eprintln!("building {}", adapter.name);
+        let name = adapter.name.clone();
+        match adapter.build().and_then(|()| Who::all(adapter)) {
+            Ok(profiles) => whos.extend(profiles),
+            Err(why) => {
+                eprintln!("{name}: {why:#}");
+                absent.push(Absent {
+                    name,
+                    why: format!("{why:#}"),
+                });
+            }
+        }
+    }
+    Ok((whos, absent))
 }
 
 fn chosen(args: &Args, form: Form) -> Result<Vec<&'static str>> {
@@ -164,13 +176,17 @@ fn failed(samples: &Samples) -> Result<()> {
     }
 }
 
-async fn facts(server: &Server) -> Result<Vec<String>> {
-    let mut facts = Report::new("", server.version()).facts;
+/// Machine and server; command, load and date.
+async fn facts(server: &Server) -> Result<(Vec<String>, String)> {
+    let mut place = Report::new("", server.version()).facts;
+    let command = place.pop().unwrap_or_default();
     let admin = room::connect(server, "postgres").await?;
-    let today: String = admin
-        .query_one("select current_date::text", &[])
-        .await?
-        .get(0);
-    facts.push(today);
-    Ok(facts)
+    let today = "select current_date::text";
+    let today: String = admin.query_one(today, &[]).await?.get(0);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown");
+    Ok((
+        place,
+        format!("{today}, {command}, load average at its begin {load}"),
+    ))
 }

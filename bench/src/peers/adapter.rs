@@ -142,11 +142,13 @@ impl Who {
             description: description.clone(),
             profile: profile.to_owned(),
         };
-        Ok(["default", "best"]
-            .into_iter()
-            .chain(further)
-            .map(who)
-            .collect())
+        // The same words in both: one row.
+        let usual: &[&str] = if description.default == description.best {
+            &["best"]
+        } else {
+            &["default", "best"]
+        };
+        Ok(usual.iter().copied().chain(further).map(who).collect())
     }
 
     /// Why it does not take part in something, if it said so.

@@ -15,6 +15,8 @@ use super::{
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Book {
+    /// The machine and the server. What was found on another one is no neighbour of what is found here.
+    pub place: Vec<String>,
     pub contestants: Vec<Contestant>,
     /// Who could not be built or started, and why.
     pub absent: Vec<Absent>,
@@ -37,18 +39,27 @@ pub struct Absent {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Chapter {
     pub workload: String,
-    /// Machine, server, command, date.
-    pub facts: Vec<String>,
+    /// Command, load, date.
+    pub how: String,
     pub samples: Samples,
 }
 
 impl Book {
-    /// What an earlier run has left.
-    pub fn open(folder: &Path) -> Self {
-        fs::read_to_string(folder.join("peers.json"))
-            .ok()
-            .and_then(|text| serde_json::from_str(&text).ok())
-            .unwrap_or_default()
+    pub fn new(place: Vec<String>) -> Self {
+        Self {
+            place,
+            ..Self::default()
+        }
+    }
+
+    /// With what an earlier run on the same machine and server has left.
+    pub fn open(folder: &Path, place: Vec<String>) -> Self {
+        let earlier = fs::read_to_string(folder.join("peers.json")).ok();
+        let earlier: Option<Self> = earlier.and_then(|text| serde_json::from_str(&text).ok());
+        match earlier {
+            Some(book) if book.place == place => book,
+            _ => Self::new(place),
+        }
     }
 
     pub fn present(&mut self, whos: &[Who], absent: Vec<Absent>) {

@@ -212,3 +212,36 @@ impl Drop for Child {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Line;
+
+    #[test]
+    fn every_line_of_the_contract_can_be_read_and_nothing_else() {
+        let read = |text: &str| serde_json::from_str::<Line>(text).ok();
+        assert!(matches!(read(r#"{"event":"ready"}"#), Some(Line::Ready)));
+        assert!(matches!(
+            read(r#"{"event":"handled"}"#),
+            Some(Line::Handled)
+        ));
+        assert!(matches!(
+            read(r#"{"event":"start","n":17,"at":5}"#),
+            Some(Line::Start { n: 17, at: 5 })
+        ));
+        assert!(matches!(
+            read(r#"{"event":"committed","n":1,"at":5}"#),
+            Some(Line::Committed { n: 1, .. })
+        ));
+        assert!(matches!(
+            read(r#"{"event":"end","handled":3}"#),
+            Some(Line::End {
+                handled: Some(3),
+                transactions: None,
+                ..
+            })
+        ));
+        assert!(read(r#"{"event":"started","n":17}"#).is_none());
+        assert!(read("INFO ready").is_none());
+    }
+}

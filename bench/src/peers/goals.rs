@@ -1,11 +1,13 @@
 //! What the product aims at, and whether a run reached it. An aim whose workload was not run is not told.
 
+mod judge;
+
 use super::{
     book::Book,
     table::{BASE, number},
     workload::{enqueue, trickle},
 };
-use crate::report::spread;
+use judge::Judge;
 
 pub struct Goal {
     pub workload: &'static str,
@@ -13,9 +15,6 @@ pub struct Goal {
     pub found: String,
     pub reached: bool,
 }
-
-/// In the names of `adapters.toml`: what is no peer.
-const FLOOR: &str = "by-hand";
 
 pub fn all(book: &Book) -> Vec<Goal> {
     let judge = Judge { book };
@@ -208,137 +207,77 @@ fn faults(judge: &Judge, goals: &mut Vec<Goal>) {
         ("stop", "stale", "no stale completion accepted"),
         ("restart", "losses", "nothing lost when PostgreSQL dies"),
     ] {
-        let worst = judge
-            .book
-            .samples(workload)
-            .map(|samples| samples.values(BASE, "", name));
-        if let Some(worst) = worst.and_then(|values| values.into_iter().max_by(f64::total_cmp)) {
+        let Some(samples) = judge.book.samples(workload) else {
+            continue;
+        };
+        // In every form of handler.
+        let ours = samples
+            .whos()
+            .into_iter()
+            .filter(|who| who.starts_with("outlast, "));
+        let values = ours.flat_map(|who| samples.values(&who, "", name));
+        if let Some(worst) = values.max_by(f64::total_cmp) {
             goals.push(judge.plain(workload, aim, number(worst, 0), worst == 0.0));
         }
     }
 }
 
-struct Judge<'a> {
-    book: &'a Book,
-}
+#[cfg(test)]
+mod tests {
+    use super::all;
+    use crate::peers::{
+        book::{Book, Chapter},
+        samples::{Numbers, Sample, Samples},
+    };
 
-impl Judge<'_> {
-    fn median(&self, workload: &str, who: &str, case: &str, number: &str) -> Option<f64> {
-        self.book.samples(workload)?.median(who, case, number)
+    fn drained(rates: &[(&str, [f64; 3])]) -> Book {
+        let sample = |who: &str, round, rate| Sample {
+            who: who.to_owned(),
+            case: String::new(),
+            round,
+            numbers: Numbers::from([("rate".to_owned(), rate)]),
+            words: String::new(),
+        };
+        let each = rates.iter().flat_map(|(who, rates)| {
+            rates
+                .iter()
+                .enumerate()
+                .map(move |(round, rate)| sample(who, round, *rate))
+        });
+        let mut book = Book::default();
+        book.put(Chapter {
+            workload: "drain".to_owned(),
+            how: String::new(),
+            samples: Samples(each.collect()),
+        });
+        book
     }
 
-    fn ratio(
-        &self,
-        workload: &str,
-        number: &str,
-        mine: (&str, &str),
-        base: (&str, &str),
-    ) -> Option<f64> {
-        let ratios = self.book.samples(workload)?.ratios(number, mine, base);
-        (!ratios.is_empty()).then(|| spread(ratios).0)
+    fn is_reached(book: &Book, aim: &str) -> Option<bool> {
+        all(book)
+            .iter()
+            .find(|goal| goal.aim.starts_with(aim))
+            .map(|goal| goal.reached)
     }
 
-    fn peers(&self, workload: &str) -> Vec<String> {
-        let whos = self
-            .book
-            .samples(workload)
-            .map(|samples| samples.whos())
-            .unwrap_or_default();
-        let peer = |who: &String| !who.starts_with("outlast, ") && !who.starts_with(FLOOR);
-        whos.into_iter().filter(peer).collect()
+    #[test]
+    fn an_aim_is_judged_by_the_rounds_in_which_both_ran_and_not_against_the_floor() {
+        let aim = "at least 3 × the fastest peer";
+        // The third round was three times as quiet; what they are to each other is the same.
+        let peers = [
+            ("slow, best", [5.0, 5.0, 15.0]),
+            ("quick, best", [10.0, 10.0, 30.0]),
+            ("by-hand, best", [1e6; 3]),
+        ];
+        let mut rates = peers.to_vec();
+        rates.push(("outlast, best", [31.0, 31.0, 93.0]));
+        assert_eq!(is_reached(&drained(&rates), aim), Some(true));
+        rates[3].1 = [29.0, 29.0, 87.0];
+        assert_eq!(is_reached(&drained(&rates), aim), Some(false));
     }
 
-    fn fastest(&self, workload: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
-        let rated = self.peers(workload).into_iter().filter(|who| fits(who));
-        let rated = rated.filter_map(|who| Some((self.median(workload, &who, "", "rate")?, who)));
-        rated.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, who)| who)
-    }
-
-    fn plain(&self, workload: &'static str, aim: &str, found: String, reached: bool) -> Goal {
-        Goal {
-            workload,
-            aim: aim.to_owned(),
-            found,
-            reached,
-        }
-    }
-
-    fn times(
-        &self,
-        workload: &'static str,
-        what: &str,
-        name: &str,
-        peer: Option<&str>,
-        least: f64,
-    ) -> Option<Goal> {
-        let ratio = self.ratio(workload, name, (BASE, ""), (peer?, ""))?;
-        let aim = format!("at least {least} × {what}");
-        Some(self.plain(
-            workload,
-            &aim,
-            format!("{} × {}", number(ratio, 2), peer?),
-            ratio >= least,
-        ))
-    }
-
-    fn most(
-        &self,
-        workload: &'static str,
-        what: &str,
-        name: &str,
-        peer: Option<&str>,
-        most: f64,
-    ) -> Option<Goal> {
-        let ratio = self.ratio(workload, name, (BASE, ""), (peer?, ""))?;
-        let aim = format!("at most {most} of {what}");
-        Some(self.plain(
-            workload,
-            &aim,
-            format!("{} of {}", number(ratio, 2), peer?),
-            ratio <= most,
-        ))
-    }
-
-    /// Against every peer, in every profile.
-    fn first(
-        &self,
-        workload: &'static str,
-        case: &str,
-        name: &str,
-        aim: &str,
-        more: bool,
-    ) -> Option<Goal> {
-        let mine = self.median(workload, BASE, case, name)?;
-        let others = self
-            .peers(workload)
-            .into_iter()
-            .filter_map(|who| Some((self.median(workload, &who, case, name)?, who)));
-        let (best, who) = if more {
-            others.max_by(|a, b| a.0.total_cmp(&b.0))
-        } else {
-            others.min_by(|a, b| a.0.total_cmp(&b.0))
-        }?;
-        let reached = if more { mine >= best } else { mine <= best };
-        Some(self.plain(
-            workload,
-            aim,
-            format!("{} against {} of {who}", number(mine, 2), number(best, 2)),
-            reached,
-        ))
-    }
-
-    fn least_with_history(&self, what: &str, name: &str) -> Option<Goal> {
-        let mine = self.median("drain", BASE, "", name)?;
-        let keeps = |who: &String| self.book.description(who).is_some_and(|d| d.history);
-        let others = self.peers("drain").into_iter().filter(keeps);
-        let others = others.filter_map(|who| Some((self.median("drain", &who, "", name)?, who)));
-        let (best, who) = others.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        let aim = format!("the lowest {what} of all that keep history");
-        Some(self.plain(
-            "drain",
-            &aim,
-            format!("{} against {} of {who}", number(mine, 1), number(best, 1)),
-            mine <= best,
-        ))
+    #[test]
+    fn an_aim_whose_workload_was_not_run_is_not_told() {
+        assert!(all(&Book::default()).is_empty());
     }
 }

@@ -194,7 +194,7 @@ pub const LAYOUTS: &[Layout] = &[
         more_is_better: false,
         columns: &[
             column("client % of a core", "client_percent", 2),
-            column("transactions/s", "transactions", 1),
+            column("statements/s", "statements", 1),
             column("WAL B/s", "wal", 0),
             column("connections", "connections", 0),
         ],

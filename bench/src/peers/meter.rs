@@ -111,8 +111,8 @@ impl Read {
             ..
         } = self.meter;
         sampler.abort();
-        // Sessions hand in what they have counted when they end; a moment later it is there.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        // Sessions hand in what they have counted when they end.
+        room.until_alone().await?;
         let own = room.asked() - asked;
         let transactions = room.number(TRANSACTIONS).await? - transactions - own;
         let dead = room.number(DEAD).await? - dead;

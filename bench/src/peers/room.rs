@@ -3,7 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicI64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
@@ -134,6 +134,17 @@ impl Room {
             Some((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
         };
         Ok(rows.iter().filter_map(pair).collect())
+    }
+
+    /// Waits until nobody else is connected: a killed process's session may need a moment to notice.
+    pub async fn until_alone(&self) -> Result<()> {
+        const OTHERS: &str = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'";
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let until = Instant::now() + PATIENCE;
+        while self.number(OTHERS).await? > 0 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
     }
 
     /// How many transactions the runner itself has made here.

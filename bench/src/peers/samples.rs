@@ -88,3 +88,40 @@ fn distinct<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     }
     seen
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Numbers, Sample, Samples};
+
+    fn sample(who: &str, round: usize, rate: Option<f64>) -> Sample {
+        Sample {
+            who: who.to_owned(),
+            case: String::new(),
+            round,
+            numbers: rate
+                .map(|rate| ("rate".to_owned(), rate))
+                .into_iter()
+                .collect::<Numbers>(),
+            words: if rate.is_none() {
+                "failed: x".to_owned()
+            } else {
+                String::new()
+            },
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_of_one_round_and_a_failed_round_has_none() {
+        let samples = Samples(vec![
+            sample("a", 0, Some(10.0)),
+            sample("b", 0, Some(5.0)),
+            sample("a", 1, Some(100.0)),
+            sample("b", 1, None),
+            sample("a", 2, Some(20.0)),
+            sample("b", 2, Some(4.0)),
+        ]);
+        assert_eq!(samples.ratios("rate", ("a", ""), ("b", "")), [2.0, 5.0]);
+        assert_eq!(samples.words("b", ""), "failed: x");
+        assert_eq!(samples.median("b", "", "rate"), Some(5.0));
+    }
+}

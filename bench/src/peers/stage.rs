@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Result;
@@ -24,6 +24,9 @@ pub enum Form {
     /// Seconds: whether everything runs; figures without worth.
     Smoke,
 }
+
+/// The contestant whose figures the others' are compared with.
+pub const OURS: &str = "outlast";
 
 pub struct Stage {
     pub server: Server,
@@ -89,6 +92,12 @@ impl Stage {
         }
     }
 
+    /// In the two that everybody has, and ours in all.
+    pub fn ours_in_all(&self) -> Vec<&Who> {
+        let wanted = |who: &&Who| !who.has_further_profile() || who.adapter.name == OURS;
+        self.whos.iter().filter(wanted).collect()
+    }
+
     /// Contestants in the two profiles that everybody has, without further ones.
     pub fn usual(&self) -> Vec<&Who> {
         self.whos
@@ -103,6 +112,14 @@ impl Stage {
             .iter()
             .filter(|who| who.profile == "best")
             .collect()
+    }
+
+    /// The same, and ours in every form of handler.
+    pub fn best_and_ours(&self) -> Vec<&Who> {
+        let wanted = |who: &&Who| {
+            who.profile == "best" || (who.has_further_profile() && who.adapter.name == OURS)
+        };
+        self.whos.iter().filter(wanted).collect()
     }
 
     /// Runs every contestant once in each round, each round beginning with another one. Who fails is not asked again.
@@ -198,6 +215,11 @@ impl Stage {
         let found = lock(&self.found);
         let mine = found.iter().filter(|(of, _)| of == workload);
         Samples(mine.map(|(_, sample)| sample.clone()).collect())
+    }
+
+    /// In the full form longer than any lease of a contestant that was told 30 s.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.pick(120, 20, 60))
     }
 
     /// How many no-ops a second a contestant does, by a first look.

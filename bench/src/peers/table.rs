@@ -22,6 +22,10 @@ pub fn markdown(book: &Book, goals: &[Goal]) -> String {
     {
         out.push_str("\n![Drain of no-ops](drain.svg)\n\n![A business transaction with a unit against one without](enqueue.svg)\n\n![Commit to start](latency.svg)\n");
     }
+    for fact in &book.place {
+        out.push_str(&format!("\n- {fact}"));
+    }
+    out.push('\n');
     out.push_str(&aims(goals));
     for layout in LAYOUTS {
         if let Some(chapter) = book
@@ -37,23 +41,25 @@ pub fn markdown(book: &Book, goals: &[Goal]) -> String {
 }
 
 fn aims(goals: &[Goal]) -> String {
-    let mut out = String::from("\n## What was aimed at\n\n| aim | found | |\n|---|---|---|\n");
+    let mut out =
+        String::from("\n## What was aimed at\n\n| workload | aim | found | |\n|---|---|---|---|\n");
     for goal in goals {
         let reached = if goal.reached {
             "reached"
         } else {
             "**missed**"
         };
-        out.push_str(&format!("| {} | {} | {reached} |\n", goal.aim, goal.found));
+        out.push_str(&format!(
+            "| {} | {} | {} | {reached} |\n",
+            goal.workload, goal.aim, goal.found
+        ));
     }
     out
 }
 
 fn one(layout: &Layout, chapter: &Chapter, goals: &[Goal]) -> String {
     let mut out = format!("\n## {}\n\n{}\n\n", layout.title, layout.lead);
-    for fact in &chapter.facts {
-        out.push_str(&format!("- {fact}\n"));
-    }
+    out.push_str(&format!("{}\n", chapter.how));
     let samples = &chapter.samples;
     let mut silent: Vec<(String, String)> = Vec::new();
     for case in samples.cases() {

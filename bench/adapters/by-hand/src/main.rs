@@ -57,6 +57,8 @@ fn is_queue(env: &Env) -> bool {
     env.profile == "queue"
 }
 
+const PAGE: &str = "a page of 1,000 of the log, its handlers side by side, one row for each completion, the cursor: one transaction";
+
 struct ByHand;
 
 impl Adapter for ByHand {
@@ -65,8 +67,8 @@ impl Adapter for ByHand {
             name: "by-hand",
             version: env!("CARGO_PKG_VERSION"),
             language: "rust",
-            default: "a page of 1,000 of the log, its handlers side by side, one row for each completion, the cursor: one transaction",
-            best: "the same",
+            default: PAGE,
+            best: PAGE,
             fenced: false,
             history: true,
             transactional: true,

@@ -25,7 +25,7 @@ pub const LEASE: f64 = 2.0;
 
 pub async fn kill(stage: &Stage) {
     stage
-        .interleave(KILL, &stage.best(), 1, async |who, _| {
+        .interleave(KILL, &stage.best_and_ours(), 1, async |who, _| {
             let (room, mut run) = start(stage, who, 2).await?;
             run.until_half().await?;
             run.workers[0].kill().await?;
@@ -38,7 +38,7 @@ pub async fn kill(stage: &Stage) {
 
 pub async fn restart(stage: &Stage) {
     stage
-        .interleave(RESTART, &stage.best(), 1, async |who, _| {
+        .interleave(RESTART, &stage.best_and_ours(), 1, async |who, _| {
             let (mut room, mut run) = start(stage, who, 1).await?;
             run.until_half().await?;
             stage.server.cluster().restart(Stop::Immediate).await?;

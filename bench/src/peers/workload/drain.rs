@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::peers::{
     adapter::Who,
     child::{Child, Line},
+    counting,
     meter::Meter,
-    room::{Room, connect},
+    room::Room,
     samples::Numbers,
     stage::{Form, Found, Stage},
     task::Task,
@@ -39,12 +40,13 @@ impl Default for Drain {
     }
 }
 
-/// Longer than any documented lease of a contestant that was told 30 s.
-const PATIENCE: Duration = Duration::from_secs(120);
 pub const END: Duration = Duration::from_secs(60);
 
 pub async fn run(stage: &Stage) {
-    let whos: Vec<&Who> = stage.whos.iter().collect();
+    let whos = match stage.form {
+        Form::Quick => stage.ours_in_all(),
+        Form::Full | Form::Smoke => stage.whos.iter().collect(),
+    };
     stage
         .interleave("drain", &whos, stage.rounds, async |who, round| {
             let plan = Drain {
@@ -100,7 +102,7 @@ pub async fn fill(room: &Room, who: &Who, plan: &Drain) -> Result<()> {
 /// Starts the workers, and measures until nothing is left.
 pub async fn work_off(stage: &Stage, who: &Who, room: &Room, plan: &Drain) -> Result<Numbers> {
     let counter = match plan.statements {
-        true => counted(stage, room).await?,
+        true => counting::begin(&stage.server, room).await?,
         false => false,
     };
     let task = Task {
@@ -121,7 +123,7 @@ pub async fn work_off(stage: &Stage, who: &Who, room: &Room, plan: &Drain) -> Re
     for worker in &mut workers {
         worker.go().await?;
     }
-    let done = until_done(room, &mut workers, PATIENCE).await?;
+    let done = until_done(room, &mut workers, stage.patience()).await?;
     let read = meter.read(room, done).await?;
     let mut handled = 0;
     for worker in &mut workers {
@@ -142,8 +144,8 @@ pub async fn work_off(stage: &Stage, who: &Who, room: &Room, plan: &Drain) -> Re
     numbers.insert("losses".into(), room.left().await? as f64);
     numbers.insert("duplicates".into(), (handled - units) as f64);
     if counter {
-        let calls = statements(stage, room).await? - room.asked();
-        numbers.insert("statements".into(), calls.max(0) as f64 / units as f64);
+        let calls = counting::statements(&stage.server, room).await?;
+        numbers.insert("statements".into(), calls as f64 / units as f64);
     }
     Ok(numbers)
 }
@@ -179,36 +181,12 @@ pub async fn until_done(room: &Room, workers: &mut [Child], patience: Duration) 
                 patience.as_secs()
             );
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        // The asking itself may cost at most as much time as it leaves.
+        let took = if hinted {
+            asked.elapsed()
+        } else {
+            Duration::ZERO
+        };
+        tokio::time::sleep(took.max(Duration::from_millis(1))).await;
     }
-}
-
-/// Counts the statements of the sessions that begin from now on. False where the server cannot.
-async fn counted(stage: &Stage, room: &Room) -> Result<bool> {
-    let admin = connect(&stage.server, "postgres").await?;
-    if admin
-        .batch_execute("create extension if not exists pg_stat_statements")
-        .await
-        .is_err()
-    {
-        return Ok(false);
-    }
-    let name = &room.name;
-    admin
-        .batch_execute(&format!(
-            "select pg_stat_statements_reset(); alter database {name} set compute_query_id = on; \
-             alter database {name} set pg_stat_statements.track = 'top'"
-        ))
-        .await?;
-    Ok(true)
-}
-
-async fn statements(stage: &Stage, room: &Room) -> Result<i64> {
-    let admin = connect(&stage.server, "postgres").await?;
-    let sql = "select coalesce(sum(s.calls), 0)::bigint from pg_stat_statements s join pg_database d on d.oid = s.dbid where d.datname = $1";
-    let row = admin
-        .query_one(sql, &[&room.name])
-        .await
-        .context("pg_stat_statements")?;
-    Ok(row.get(0))
 }

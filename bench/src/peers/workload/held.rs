@@ -21,7 +21,7 @@ pub async fn snapshot(stage: &Stage) {
         .interleave(
             SNAPSHOT,
             &stage.best(),
-            stage.rounds.min(2),
+            stage.rounds.div_ceil(5),
             async |who, _| {
                 let plan = Drain {
                     units: stage.units(who, stage.pick(1.5, 0.4, 0.1)).await?,
@@ -63,7 +63,7 @@ pub async fn retained(stage: &Stage) {
         .interleave(
             RETAINED,
             &stage.best(),
-            stage.rounds.min(2),
+            stage.rounds.div_ceil(5),
             async |who, _| {
                 if !who.description.history {
                     return Ok(vec![Found::saying("", "keeps no finished units")]);

@@ -28,7 +28,7 @@ const STALE: Duration = Duration::from_secs(2);
 
 pub async fn run(stage: &Stage) {
     stage
-        .interleave(STOP, &stage.best(), 1, async |who, _| {
+        .interleave(STOP, &stage.best_and_ours(), 1, async |who, _| {
             Ok(vec![stop(stage, who).await?])
         })
         .await;

@@ -35,7 +35,7 @@ pub async fn run(stage: &Stage) {
         .interleave(
             "trickle",
             &whos,
-            stage.pick(stage.rounds.max(10), stage.rounds, 1),
+            stage.pick(2 * stage.rounds, stage.rounds, 1),
             async |who, _| {
                 Ok(vec![Found::new(
                     STEADY,
