@@ -37,7 +37,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "consumers",
             what: "consumers",
-            values: steps(&[1, 5], &[1, 5, 20, 50], &[]),
+            values: steps(&[5], &[1, 5, 20, 50], &[]),
             works: vec![Drain, Trickle],
             scene: |consumers| Scene {
                 consumers,
@@ -47,7 +47,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "keys",
             what: "keys, consumer not ordered",
-            values: steps(&[1, 1_000], &[1, 1_000, 1_000_000], &[]),
+            values: steps(&[1_000], &[1, 1_000, 1_000_000], &[]),
             works: vec![Drain, Emit],
             scene: |keys| Scene {
                 keys,
@@ -57,7 +57,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "ordered-keys",
             what: "keys, ordered consumer",
-            values: steps(&[1, 1_000], &[1, 16, 1_000, 1_000_000], &[]),
+            values: steps(&[1_000], &[1, 16, 1_000, 1_000_000], &[]),
             works: vec![Drain, Trickle],
             scene: |keys| Scene {
                 keys,
@@ -68,7 +68,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "tenants",
             what: "tenants with a backlog, consumer not ordered",
-            values: steps(&[1, 4], &[1, 4, 16, 64, 1_000, 10_000], &[]),
+            values: steps(&[4], &[1, 4, 16, 64, 1_000, 10_000], &[]),
             works: vec![Drain, Trickle],
             scene: |tenants| Scene {
                 tenants,
@@ -78,7 +78,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "ordered-tenants",
             what: "tenants with a backlog, ordered consumer, 1,000 keys",
-            values: steps(&[1, 4], &[1, 4, 16, 10_000], &[]),
+            values: steps(&[4], &[1, 4, 16, 10_000], &[]),
             works: vec![Drain],
             scene: |tenants| Scene {
                 tenants,
@@ -90,7 +90,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "retained",
             what: "finished events kept, in the log and the inbox",
-            values: steps(&[0, 20_000], &[0, 100_000, 1_000_000], &[10_000_000]),
+            values: steps(&[20_000], &[0, 100_000, 1_000_000], &[10_000_000]),
             works: vec![Drain, Trickle, Emit],
             scene: |history| Scene {
                 history,
@@ -100,7 +100,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "writers",
             what: "open transactions that have emitted",
-            values: steps(&[0, 5], &[0, 5, 50], &[]),
+            values: steps(&[5], &[0, 5, 50], &[]),
             works: vec![Drain, Trickle],
             scene: |writers| Scene {
                 writers,
@@ -110,7 +110,7 @@ pub fn all(size: Size) -> Vec<Axis> {
         Axis {
             name: "snapshot",
             what: "batches since an open snapshot was taken (0: none is open)",
-            values: steps(&[0, 50], &[0, 1, 10_000], &[100_000]),
+            values: steps(&[50], &[0, 1, 10_000], &[100_000]),
             works: vec![Drain, Trickle],
             scene: |snapshot| Scene {
                 snapshot,

@@ -91,12 +91,11 @@ pub async fn measure(server: &Server, stage: &mut Stage, work: Work, size: Size)
 
 /// What is filled in is drained to its end, often enough for as many completions as a part would be.
 async fn whole(server: &Server, stage: &mut Stage, drain: i64) -> Result<Sample> {
-    const AT_ONCE: i64 = 10_000;
     let consumers = stage.scene.consumers;
-    let fill = if stage.scene.waiting > 0 {
-        stage.scene.waiting
-    } else {
-        drain.min(AT_ONCE.max(drain / consumers))
+    // The same for all points: each fill begins a window, and that is a part of the cost.
+    let fill = match stage.scene.waiting {
+        0 => drain.min(10_000),
+        waiting => waiting,
     };
     let worker = Running::start(stage).await?;
     worker.pause(stage).await?;
