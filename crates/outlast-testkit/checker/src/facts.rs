@@ -16,6 +16,13 @@ pub const TABLES: &str = "
       pid int not null, at timestamptz not null default clock_timestamp());
     create index on drill.effect (event_id);";
 
+/// What is completed, by whom: rows, and after some days bits of the ids that they had in the log; for a while both.
+pub const COMPLETED: &str = "
+    select p.consumer, p.event_id from outlast._processed_event p
+    union
+    select f.consumer, e.event_id from outlast._folded f
+    join outlast._event e on e.id between f.base and f.base + 8191 and get_bit(f.done, (e.id - f.base)::int) = 1";
+
 /// One line of a client's journal (`client-*.jsonl`): fsynced before the next step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Told {
@@ -172,8 +179,7 @@ impl Facts {
             .await?,
             seals: rows(
                 client,
-                "select c.name, p.event_id from outlast._processed_event p
-                 join outlast._consumer c on c.id = p.consumer",
+                &format!("select c.name, p.event_id from ({COMPLETED}) p join outlast._consumer c on c.id = p.consumer"),
                 |row| Seal {
                     consumer: row.get(0),
                     event_id: row.get(1),

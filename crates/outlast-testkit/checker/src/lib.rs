@@ -8,7 +8,7 @@ mod account;
 pub mod facts;
 pub mod rules;
 
-pub use account::account;
+pub use account::{Of, Took, account};
 
 use std::{collections::HashSet, path::Path};
 
@@ -106,6 +106,11 @@ pub async fn open_work(client: &Client, consumers: usize) -> Result<i64> {
              + (select count(*) from outlast._event e join outlast._consumer_type t on t.type = e.type)
              - (select count(*) from outlast._processed_event p
                 where exists (select from outlast._event e where e.event_id = p.event_id))
+             -- What is a bit and no row any more.
+             - (select count(*) from outlast._folded f
+                join outlast._event e on e.id between f.base and f.base + 8191 and get_bit(f.done, (e.id - f.base)::int) = 1
+                where not exists (select from outlast._processed_event p
+                                  where p.consumer = f.consumer and p.event_id = e.event_id))
              + (select coalesce(sum(case state when 'quarantined' then -1 else 1 end), 0)::bigint from outlast._parked)
              + (select count(*) from outlast._lease where room in ('batch', 'parked'))";
     let consumers = i64::try_from(consumers)?;

@@ -7,6 +7,7 @@
 
 pub mod client;
 mod did;
+mod grouped;
 pub mod lie;
 pub mod plant;
 pub mod pools;

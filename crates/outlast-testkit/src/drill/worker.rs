@@ -27,6 +27,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{
     did::{self, Child, Deed, Did, Journal},
+    grouped::Grouped,
     lie::{Lie, Lying},
     pools::{self, Driver, Isolation},
 };
@@ -77,9 +78,9 @@ pub struct WorkerArgs {
     /// The handlers of these intents abort the process.
     #[arg(long)]
     pub abort_at: Vec<i64>,
-    /// Outside effects are not written down.
+    /// Effects are written many at a time, and nothing else goes wrong in handlers: for very many events.
     #[arg(long)]
-    pub unwritten: bool,
+    pub grouped: bool,
     /// How many children each event has that fans out.
     #[arg(long, default_value_t = 3)]
     pub children: i64,
@@ -188,6 +189,8 @@ impl FromStr for Spec {
 struct Site {
     args: WorkerArgs,
     outside: Journal,
+    /// Instead of that one.
+    grouped: Option<Grouped>,
     swallowed: AtomicU32,
     pid: i32,
 }
@@ -218,6 +221,13 @@ pub async fn run(args: WorkerArgs) -> Result<()> {
     };
     let site = Arc::new(Site {
         outside: Journal::create(&args.folder, &format!("outside-{pid}"))?,
+        grouped: match args.grouped {
+            true => Some(Grouped::create(
+                &args.folder,
+                &format!("outside-{pid}-grouped"),
+            )?),
+            false => None,
+        },
         swallowed: AtomicU32::new(0),
         pid,
         args,
@@ -284,6 +294,9 @@ fn handled<P: Pool>(args: &WorkerArgs, spec: &Spec, pool: P) -> Consumer<State> 
             borrowing(move |site: State, tx, all: Vec<Attempt<Did>>| {
                 let name = name.clone();
                 Box::pin(async move {
+                    if site.grouped.is_some() {
+                        return site.all_inside(&name, tx, &all).await;
+                    }
                     for did in &all {
                         site.inside(&name, tx, did).await?;
                     }
@@ -338,6 +351,21 @@ impl Site {
         self.work(consumer, did).await
     }
 
+    /// Effects in the transaction of their completions, by one statement.
+    async fn all_inside(
+        &self,
+        consumer: &str,
+        tx: &mut impl Tx,
+        all: &[Attempt<impl Deed>],
+    ) -> Result<(), Failure> {
+        const ROWS: &str = "insert into drill.effect (consumer, event_id, n, digest, attempt, pid) \
+            select consumer, event_id, n, digest, attempt, pid from json_populate_recordset(null::drill.effect, $1::json)";
+        let all: Vec<_> = all.iter().map(|did| self.done(consumer, did)).collect();
+        let all = serde_json::to_string(&all).expect("lines can be JSON");
+        tx.call(ROWS, &[all.as_str().into()]).await?;
+        Ok(())
+    }
+
     /// The children of an event, in the transaction of its completion; a crash may come between any two.
     async fn children<P: Pool>(
         &self,
@@ -361,9 +389,12 @@ impl Site {
 
     /// An effect outside: on disk before the handler returns.
     async fn outside(&self, consumer: &str, did: &Attempt<impl Deed>) -> Result<(), Failure> {
-        if !self.args.unwritten {
-            self.outside.write(&self.done(consumer, did));
+        let done = self.done(consumer, did);
+        if let Some(grouped) = &self.grouped {
+            grouped.write(&done).await;
+            return Ok(());
         }
+        self.outside.write(&done);
         self.work(consumer, did).await
     }
 
@@ -380,7 +411,10 @@ impl Site {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        tokio::time::sleep(Duration::from_millis(self.args.slow_ms)).await;
+        // A sleep of nothing takes a millisecond.
+        if self.args.slow_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(self.args.slow_ms)).await;
+        }
         let every = self.args.fail_every;
         if every > 0 && did.n() / 2 % every == 0 && did.number() == 1 {
             return Err(Failure::retry("told to fail once"));

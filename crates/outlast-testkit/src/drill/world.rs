@@ -222,12 +222,17 @@ impl World {
             // The database is gone when somebody looks.
             fs::write(self.folder.join("facts.txt"), format!("{facts:#?}"))?;
         }
+        self.judged(report);
+        Ok(())
+    }
+
+    /// What the checker has found.
+    pub(super) fn judged(&self, report: Report) {
         for violation in &report.violations {
             self.violated(violation);
         }
         self.note(format_args!("{report:?}"));
         self.found().report = report;
-        Ok(())
     }
 
     /// Waits until no work is open, and stops the workers.

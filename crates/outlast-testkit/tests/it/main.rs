@@ -2,6 +2,7 @@
 
 mod cluster;
 mod evidence;
+mod folded;
 mod orphans;
 mod pg;
 mod process;
