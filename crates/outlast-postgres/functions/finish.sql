@@ -136,8 +136,8 @@ begin
   perform outlast._check_isolation();
   perform outlast._check_running(consumer);
   for t in
-    select x.token from outlast._lease x
-    where x.room = 'batch' and x.consumer = _reclaim.consumer and outlast._lapsed(x.expires_at)
+    select x.token from outlast._in_work(_reclaim.consumer) x
+    where outlast._lapsed(x.expires_at)
       and exists (select from outlast._consumer c where c.id = x.consumer and c.state = 'active')
     order by x.expires_at
   loop
@@ -202,14 +202,20 @@ end $$;
 -- other moment for it). What is done stays done, so it is looked at before anything is locked.
 create or replace function outlast._sweep(consumer int, holder text) returns void
 language plpgsql volatile
+set enable_seqscan = off                         -- a heap that was long once stays so
+set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
   l outlast._lease;
 begin
   for l in
-    select * from outlast._lease x
-    where x.consumer = _sweep.consumer and (x.holder = _sweep.holder or outlast._lapsed(x.expires_at))
+    select * from (
+      select * from outlast._in_work(_sweep.consumer)
+      union all
+      select * from outlast._lease y where y.room = 'parked' and y.consumer = _sweep.consumer) x
+    where x.holder = _sweep.holder or outlast._lapsed(x.expires_at)
   loop
     continue when l.room = 'batch' and exists (
       select from outlast._batch x cross join lateral outlast._left(x)
@@ -221,4 +227,8 @@ begin
     continue when not found;
     perform outlast._end(l);
   end loop;
+  -- It takes as long as a claim, and a caller in SQL is here at each of his.
+  if holder is null or random() < 0.01 then
+    perform outlast._raise_floors(consumer);
+  end if;
 end $$;

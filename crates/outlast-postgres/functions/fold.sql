@@ -10,15 +10,18 @@ as $$
 #variable_conflict use_column
 begin
   return query
-    select n.consumer, n.lane, n.seq, l.token is not null, case when l.token is not null or n.hi < (n.b).hi then n.a else n.b end
+    select n.consumer, n.lane, n.seq, w.leased, case when w.leased or n.hi < (n.b).hi then n.a else n.b end
     from outlast._consumer c
     cross join lateral outlast._places(c.id) n
-    left join outlast._lease l on l.room = 'batch' and (l.consumer, l.lane, l.seq) = (n.consumer, n.lane, n.seq)
+    cross join lateral (select outlast._in_flight(n) as leased offset 0) w
     where _stands.who is null or c.id = _stands.who
     union all
     select b.consumer, b.lane, b.seq, true, b.a
-    from outlast._lease l join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
-    where l.room = 'batch' and (_stands.who is null or l.consumer = _stands.who);
+    from outlast._consumer c
+    cross join lateral outlast._in_work(c.id) l
+    cross join lateral (select * from outlast._batch b
+                        where b.consumer = l.consumer and b.lane = l.lane and b.seq = l.seq offset 0) b
+    where _stands.who is null or c.id = _stands.who;
 end $$;
 
 -- Did whoever stands at this tick see what this transaction wrote?

@@ -106,6 +106,58 @@ begin
   return query select l.token from outlast._lease l where l.token = any (tokens);
 end $$;
 
+-- The leases of a consumer's batches, each lane read from its floor on.
+create or replace function outlast._in_work(consumer int) returns setof outlast._lease
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  before int := -1;                              -- lanes up to this one have been read
+  f record;
+begin
+  for f in
+    select x.lane, max(x.seq) as seq from outlast._lease_floor x
+    where x.consumer = _in_work.consumer group by x.lane order by x.lane
+  loop
+    return query
+      select l.* from outlast._lease l
+      where l.room = 'batch' and l.consumer = _in_work.consumer and l.lane > before and l.lane < f.lane;
+    return query
+      select l.* from outlast._lease l
+      where l.room = 'batch' and l.consumer = _in_work.consumer and l.lane = f.lane and l.seq >= f.seq;
+    before := f.lane;
+  end loop;
+  return query
+    select l.* from outlast._lease l where l.room = 'batch' and l.consumer = _in_work.consumer and l.lane > before;
+end $$;
+
+-- Moves the floors of lanes that have come a thousand batches further.
+-- Invariant: what this statement sees of a lane is all that there is up to its place. A lane is claimed by one at a time,
+-- each time above its place, and a takeover keeps the number.
+create or replace function outlast._raise_floors(consumer int) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  f record;
+begin
+  for f in
+    select p.lane, least(p.seq, w.seq) as seq
+    from outlast._places(_raise_floors.consumer) p
+    left join (select l.lane, min(l.seq) as seq from outlast._in_work(_raise_floors.consumer) l group by l.lane) w on w.lane = p.lane
+    left join (select x.lane, max(x.seq) as seq from outlast._lease_floor x
+               where x.consumer = _raise_floors.consumer group by x.lane) old on old.lane = p.lane
+    where least(p.seq, w.seq) > coalesce(old.seq, 0) + 1000
+  loop
+    insert into outlast._lease_floor (consumer, lane, seq) values (_raise_floors.consumer, f.lane, f.seq) on conflict do nothing;
+    delete from outlast._lease_floor x where x.consumer = _raise_floors.consumer and x.lane = f.lane and x.seq < f.seq;
+  end loop;
+end $$;
+
 -- An end further away than the longest lease was not written by us: somebody set a clock.
 create or replace function outlast._lapsed(expires_at timestamptz) returns boolean
 language sql volatile

@@ -98,6 +98,15 @@ create unique index _lease_batch on outlast._lease (consumer, lane, seq) where r
 create unique index _lease_parked on outlast._lease (consumer, event_id) where room = 'parked';
 create unique index _lease_poller on outlast._lease (room) where room = 'poller';
 
+-- From where on a lane may have leases: below it none is left, and none comes. The newest row of a lane counts. What is
+-- dead of leases stays in their index while somebody holds an old snapshot.
+create table outlast._lease_floor (
+  consumer        int not null,
+  lane            int not null,
+  seq             bigint not null,
+  primary key (consumer, lane, seq)
+);
+
 -- Which events of a batch that was already reclaimed once are about to start: one row per flush.
 create table outlast._started (
   token           uuid not null,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::house::House;
 use crate::sql;
 
+mod floor;
 mod statements;
 
 /// What a session has read so far: index entries, and rows of sequential scans.
