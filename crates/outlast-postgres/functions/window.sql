@@ -140,7 +140,8 @@ end $$;
 -- others' are above. Every filter stands inside of the limits, else a full page of other lanes would hide what follows it.
 -- One statement a leaf; the plan is kept, because to plan it anew took a quarter of a drain's time, and all plans but the
 -- one along an index are switched off, because a kept plan may be from the time when the table was empty. A switched off
--- plan counts as dear, and what counts as dear is compiled: 50 ms a claim, hence no JIT.
+-- plan counts as dear, and what counts as dear is compiled: 50 ms a claim, hence no JIT. Lists of tenants are subqueries,
+-- because those are hashed: `= any` of a list that is not a constant is walked for each event (64 tenants: 0.9 us against 0.4).
 create or replace function outlast._scan(
   a outlast._tick, b outlast._tick, lo bigint, up bigint, n int, max_bytes bigint, c outlast._consumer, lanes int[],
   parts int, tenants text[], without text[])
@@ -185,8 +186,8 @@ begin
           cross join lateral (
             select * from outlast._event e
             where e.slot = s and e.xid = x.xid and e.id > greatest(_scan.lo, (a).base) and e.id <= least(_scan.up, below)
-              and (of_tenants is null or e.tenant = any (of_tenants))
-              and (_scan.without is null or e.tenant <> all (_scan.without))
+              and (of_tenants is null or e.tenant in (select unnest(of_tenants)))
+              and (_scan.without is null or e.tenant not in (select unnest(_scan.without)))
               and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.id, e.xid))
               and (of_sources is null or e.source = any (of_sources))
               and (_scan.parts = 1 or outlast._lane(e.key, e.id, _scan.parts) = any (_scan.lanes))
@@ -202,8 +203,8 @@ begin
         select row(e.slot, e.id, e.event_id, outlast._lane(e.key, e.id, _scan.parts), octet_length(e.payload), false)::outlast._found
         from outlast._event e
         where e.slot = s and e.id > greatest(_scan.lo, below) and e.id <= _scan.up
-          and (of_tenants is null or e.tenant = any (of_tenants))
-          and (_scan.without is null or e.tenant <> all (_scan.without))
+          and (of_tenants is null or e.tenant in (select unnest(of_tenants)))
+          and (_scan.without is null or e.tenant not in (select unnest(_scan.without)))
           and (e.id <= base or pg_visible_in_snapshot(e.xid, visible))
           and (e.type = any (types) or e.type like any (patterns) or late and outlast._counts(of_id, e.type, e.id, e.xid))
           and (of_sources is null or e.source = any (of_sources))
