@@ -28,27 +28,32 @@ pub struct Args {
     /// Where the results go.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Only these workloads: emit, drain, latency, idle.
+    /// Only these workloads: emit, drain (or of it only on-tx), latency, idle.
     only: Vec<String>,
+}
+
+impl Args {
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
 }
 
 pub async fn run(mut args: Args) -> Result<()> {
     if args.smoke {
         (args.rounds, args.events, args.seconds) = (1, 2_000, 0.3);
     }
-    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let server = Server::start().await?;
     let mut report = Report::new("The core path", server.version());
-    if wanted("emit") {
+    if args.wants("emit") {
         emit::run(&server, &args, &mut report).await?;
     }
-    if wanted("drain") {
+    if args.wants("drain") || args.wants("on-tx") {
         drain::run(&server, &args, &mut report).await?;
     }
-    if wanted("latency") {
+    if args.wants("latency") {
         latency::run(&server, &args, &mut report).await?;
     }
-    if wanted("idle") {
+    if args.wants("idle") {
         idle::run(&server, &args, &mut report).await?;
     }
     println!("{}", report.markdown());

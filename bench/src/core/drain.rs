@@ -1,8 +1,12 @@
 //! A waiting backlog, drained: by each form of handler, under an open snapshot, by five consumers; against the same
-//! statements written by hand.
+//! statements written by hand and, where a handler has a transaction for each event, against the same transactions
+//! without a seal.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -34,7 +38,15 @@ async fn effect(_: (), _: Attempt<Load>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn one(_: (), _: &mut ClientTx, _: Attempt<Load>) -> Result<(), Failure> {
+/// What a business transaction writes, with an event or without.
+const BUSINESS: &str = "insert into business (note) values ($1)";
+const NOTE: &str = "a business row of modest length";
+/// How many of them run at once.
+const AT_ONCE: usize = 8;
+
+async fn one(_: (), tx: &mut ClientTx, _: Attempt<Load>) -> Result<(), Failure> {
+    let insert = tx.prepare_cached(BUSINESS).await?;
+    tx.execute(&insert, &[&NOTE]).await?;
     HANDLED.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -47,6 +59,8 @@ async fn many(_: (), _: &mut ClientTx, events: Vec<Attempt<Load>>) -> Result<(),
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     ByHand,
+    /// The transactions of `Tx`, without events.
+    Business,
     Batch,
     Effect,
     Tx,
@@ -67,9 +81,9 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
             How::Effect,
             true,
         ),
-        ("on_tx per event, concurrency 8", How::Tx, false),
+        ("on_tx with a business row, concurrency 8", How::Tx, false),
         (
-            "on_tx per event, concurrency 8, snapshot held open",
+            "on_tx with a business row, concurrency 8, snapshot held open",
             How::Tx,
             true,
         ),
@@ -80,10 +94,15 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
         ),
     ];
     let events = args.events;
-    for (name, how, snapshot) in plan {
+    let all = args.wants("drain");
+    for (name, how, snapshot) in plan.into_iter().filter(|plan| all || plan.1 == How::Tx) {
+        let (floor_how, of) = match how {
+            How::Tx => (How::Business, "the same transactions without a seal"),
+            _ => (How::ByHand, "by hand"),
+        };
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for _ in 0..args.rounds {
-            floor.push(drain(server, How::ByHand, false, events).await?);
+            floor.push(drain(server, floor_how, snapshot && how == How::Tx, events).await?);
             ours.push(drain(server, how, snapshot, events).await?);
         }
         let units = if how == How::FanOut {
@@ -100,14 +119,22 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
             workload: format!("drain of {events}: {name}"),
             result: format!("{:.0}/s", spread(ours.iter().map(rate).collect()).0),
             ratio: format!(
-                "{} of by hand ({:.0}/s)",
+                "{} of {of} ({:.0}/s{})",
                 ratio(
                     ours.iter()
                         .zip(&floor)
                         .map(|(a, b)| rate(a) / base(b))
                         .collect()
                 ),
-                spread(floor.iter().map(base).collect()).0
+                spread(floor.iter().map(base).collect()).0,
+                match how {
+                    How::Tx => format!(
+                        ", {:.0} + {:.0} µs",
+                        cpu(&floor, events, |cost| cost.server_cpu),
+                        cpu(&floor, events, |cost| cost.client_cpu)
+                    ),
+                    _ => String::new(),
+                }
             ),
             wal_bytes_per_unit: per_unit(|cost| cost.wal_bytes),
             server_cpu_us_per_unit: per_unit(|cost| cost.server_cpu * 1e6),
@@ -115,6 +142,12 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
         });
     }
     Ok(())
+}
+
+/// Median of the microseconds that one of so many took, of the server and of the client.
+fn cpu(costs: &[Cost], units: i64, get: fn(&Cost) -> f64) -> f64 {
+    let each = costs.iter().map(|cost| get(cost) * 1e6 / units as f64);
+    spread(each.collect()).0
 }
 
 async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result<Cost> {
@@ -130,10 +163,11 @@ async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result
     let meter = Meter::start(server, &database).await?;
     match how {
         How::ByHand => by_hand(&database).await?,
+        How::Business => business(&database, events).await?,
         _ => by_worker(&database, how, events).await?,
     }
     let cost = meter.stop(server, &database).await?;
-    if how != How::ByHand {
+    if !matches!(how, How::ByHand | How::Business) {
         let broken = database
             .number("select coalesce(sum(violations), 0)::bigint from outlast._verify()")
             .await?;
@@ -144,14 +178,14 @@ async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result
 }
 
 async fn by_worker(database: &Database, how: How, events: i64) -> Result<()> {
-    let pool = connect::pool(&database.target, 8)?;
+    let pool = connect::pool(&database.target, AT_ONCE)?;
     let consumers = if how == How::FanOut { 5 } else { 1 };
     let mut worker = Outlast::new().worker(()).database(&database.url);
     for n in 0..consumers {
         let consumer = Consumer::new(&format!("c{n}")).from(Start::Earliest);
         worker = worker.consumer(match how {
             How::Effect => consumer.concurrency(50).on(effect),
-            How::Tx => consumer.on_tx(&pool, one),
+            How::Tx => consumer.concurrency(AT_ONCE).on_tx(&pool, one),
             _ => consumer.on_batch(&pool, many),
         });
     }
@@ -170,6 +204,32 @@ async fn by_worker(database: &Database, how: How, events: i64) -> Result<()> {
         }
     };
     worker.run_until(done).await?;
+    Ok(())
+}
+
+/// As many transactions as there are events, on as many connections as handlers run at once.
+async fn business(database: &Database, events: i64) -> Result<()> {
+    let mut tasks = tokio::task::JoinSet::new();
+    let left = Arc::new(AtomicU64::new(events as u64));
+    for _ in 0..AT_ONCE {
+        let (mut client, left) = (database.connect().await?, left.clone());
+        tasks.spawn(async move {
+            let insert = client.prepare(BUSINESS).await?;
+            let more = |left: u64| left.checked_sub(1);
+            while left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+                .is_ok()
+            {
+                let tx = client.transaction().await?;
+                tx.execute(&insert, &[&NOTE]).await?;
+                tx.commit().await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
     Ok(())
 }
 

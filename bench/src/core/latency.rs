@@ -1,4 +1,5 @@
-//! Commit → handler start at 200 events a second.
+//! Commit → handler start at 200 events a second, and what an event costs the server then: against the same emits while
+//! nobody works.
 
 use std::{
     collections::HashMap,
@@ -13,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Args;
 use crate::{
+    cost::Meter,
     report::{Report, Row},
-    server::Server,
+    server::{Database, Server},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +42,12 @@ async fn started(seen: Seen, load: Attempt<Load>) -> Result<(), Failure> {
 
 pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()> {
     let database = server.database("bench_latency").await?;
+    let events = (args.seconds * 5.0 * 200.0) as u64;
+    trickle(&database, events / 10).await?;
+    let meter = Meter::start(server, &database).await?;
+    trickle(&database, events).await?;
+    let without = meter.stop(server, &database).await?;
+
     let seen = Seen::default();
     let worker = Outlast::new()
         .worker(seen.clone())
@@ -56,21 +64,8 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
     {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut client = database.connect().await?;
-    let mut committed = HashMap::new();
-    // Emitted by another session than the worker's process would know of: the SQL function, so that nothing is nudged.
-    let emit = client
-        .prepare("select outlast.emit('load', $1::text)")
-        .await?;
-    let mut every = tokio::time::interval(Duration::from_millis(5));
-    let events = (args.seconds * 5.0 * 200.0) as u64;
-    for n in 0..events {
-        every.tick().await;
-        let tx = client.transaction().await?;
-        tx.query(&emit, &[&format!("{{\"n\":{n}}}")]).await?;
-        tx.commit().await?;
-        committed.insert(n, Instant::now());
-    }
+    let meter = Meter::start(server, &database).await?;
+    let committed = trickle(&database, events).await?;
     while database
         .number("select count(*) from outlast._processed_event")
         .await?
@@ -78,6 +73,7 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
     {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    let cost = meter.stop(server, &database).await?;
     let _ = stop.send(());
     worker.await??;
     let mut histogram = Histogram::<u64>::new(3)?;
@@ -93,8 +89,12 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
         histogram.record(took.as_micros() as u64)?;
     }
     let ms = |q: f64| histogram.value_at_quantile(q) as f64 / 1000.0;
+    let each = |cpu: f64| cpu * 1e6 / events as f64;
     report.push(Row {
-        workload: format!("commit → handler start at 200/s, {events} events"),
+        workload: format!(
+            "commit → handler start at 200/s, {events} events (of the server's CPU without a worker: {:.0} µs)",
+            each(without.server_cpu)
+        ),
         result: format!(
             "p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
             ms(0.5),
@@ -102,9 +102,28 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
             histogram.max() as f64 / 1000.0
         ),
         ratio: "–".into(),
-        wal_bytes_per_unit: None,
-        server_cpu_us_per_unit: None,
-        client_cpu_us_per_unit: None,
+        wal_bytes_per_unit: Some(cost.wal_bytes / events as f64),
+        server_cpu_us_per_unit: Some(each(cost.server_cpu)),
+        client_cpu_us_per_unit: Some(each(cost.client_cpu)),
     });
     Ok(())
+}
+
+/// Emits so many events, 200 a second; answers when each was committed. By another session than the worker's process would
+/// know of: the SQL function, so that nothing is nudged.
+async fn trickle(database: &Database, events: u64) -> Result<HashMap<u64, Instant>> {
+    let mut client = database.connect().await?;
+    let emit = client
+        .prepare("select outlast.emit('load', $1::text)")
+        .await?;
+    let mut committed = HashMap::new();
+    let mut every = tokio::time::interval(Duration::from_millis(5));
+    for n in 0..events {
+        every.tick().await;
+        let tx = client.transaction().await?;
+        tx.query(&emit, &[&format!("{{\"n\":{n}}}")]).await?;
+        tx.commit().await?;
+        committed.insert(n, Instant::now());
+    }
+    Ok(committed)
 }
