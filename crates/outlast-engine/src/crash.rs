@@ -60,8 +60,16 @@ pub enum Point {
 #[inline(always)]
 pub const fn at(_: Point) {}
 
+/// Whether this process was told to die or to stop here: where a point lies inside of what is otherwise one step, the
+/// step is taken apart then.
+#[cfg(not(feature = "crash-points"))]
+#[inline(always)]
+pub const fn is_armed(_: Point) -> bool {
+    false
+}
+
 #[cfg(feature = "crash-points")]
-pub use armed::{CRASH, PAUSE, at};
+pub use armed::{CRASH, PAUSE, at, is_armed};
 
 #[cfg(feature = "crash-points")]
 mod armed {
@@ -186,6 +194,12 @@ mod armed {
                 raise(order.signal).expect("a thread may always signal itself");
             }
         }
+    }
+
+    /// Whether this process was told to die or to stop here.
+    pub fn is_armed(point: Point) -> bool {
+        let mut orders = ORDERS.iter().flatten();
+        orders.any(|order| order.point == point)
     }
 
     #[cfg(test)]

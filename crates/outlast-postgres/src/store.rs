@@ -300,6 +300,17 @@ impl Store {
         })
     }
 
+    /// Whether this event was sealed under this lease, where COMMIT was not answered and the transaction has no known id.
+    /// Waits until every open seal under the lease has ended.
+    ///
+    /// # Errors
+    /// [`Error::LeaseLost`] when somebody newer owns the work.
+    pub async fn settled(&self, token: Uuid, id: Uuid) -> Result<bool, Error> {
+        let args = [(&token as _, Type::UUID), (&id as _, Type::UUID)];
+        let row = self.one("select outlast._settled($1, $2)", &args).await?;
+        Ok(row.get(0))
+    }
+
     /// Parks an event that no handler of this process can read, without a charge. Committed when it returns.
     pub async fn wait_for_version(&self, token: Uuid, id: Uuid) -> Result<(), Error> {
         self.one(

@@ -80,6 +80,22 @@ pub trait OwnedTx: Tx + 'static {
     /// that. So never swallow the error of a statement before it. Where Outlast commits, the seal is that statement.
     fn commit(self) -> BoxFuture<'static, Result<(), Error>>;
 
+    /// Runs a last statement, which takes no arguments and answers nothing, and commits: in one message to the server, so
+    /// that there is no moment and no round trip between the two. Gives the transaction back unused where the driver has no
+    /// such message; then run the statement and [`commit`](OwnedTx::commit).
+    ///
+    /// Once this was polled it is carried to its end even if the future is dropped.
+    ///
+    /// # Errors
+    /// Of the future: those of [`OwnedTx::commit`], and that of the statement, which is definite: nothing is there.
+    fn commit_after(self, last: String) -> Result<BoxFuture<'static, Result<(), Error>>, Self>
+    where
+        Self: Sized,
+    {
+        let _ = last;
+        Err(self)
+    }
+
     /// Undoes everything. Dropping the transaction does so too, but without telling when.
     fn rollback(self) -> BoxFuture<'static, Result<(), Error>>;
 }
@@ -116,6 +132,12 @@ const MARK: &str = "set local outlast.begun = 'yes'";
 pub const BEGIN: &str = "begin; set local outlast.begun = 'yes'";
 
 /// Carries a future to its end even if the caller goes away: half a BEGIN or COMMIT is worse than an unwanted one.
+#[cfg(any(
+    feature = "diesel-async",
+    feature = "sea-orm",
+    feature = "sqlx-0_8",
+    feature = "sqlx-0_9"
+))]
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {

@@ -53,6 +53,16 @@ impl Seal {
 /// Refused by `outlast.complete`: the transaction that was begun for the handler is not there any more.
 const ENDED: &str = "without the transaction that was begun";
 
+/// The statement that seals one event as done, for [`OwnedTx::commit_after`]; needs a transaction that was begun with
+/// [`BEGIN`](outlast_postgres::tx::BEGIN). None where this try has to go step by step.
+///
+/// [`OwnedTx::commit_after`]: outlast_postgres::tx::OwnedTx::commit_after
+pub(crate) fn last(delivery: &Delivery, outcome: &Outcome, marked: bool) -> Option<String> {
+    let at_once = marked && *outcome == Outcome::Done && !crash::is_armed(Point::Sealed);
+    let (schema, token, id) = (delivery.schema.name(), delivery.token, delivery.event.id);
+    at_once.then(|| format!("select {schema}._seal_last('{token}', '{id}')"))
+}
+
 /// Seals one event; the last statement before COMMIT. Answers the transaction's id, by which an unanswered COMMIT is
 /// settled.
 ///
@@ -64,6 +74,16 @@ pub(crate) async fn one(
     outcome: &Outcome,
     marked: bool,
 ) -> Result<Option<u64>, Error> {
+    if *outcome == Outcome::Done {
+        return many(
+            tx,
+            delivery.schema,
+            delivery.token,
+            &[delivery.event.id],
+            marked,
+        )
+        .await;
+    }
     const SQL: &str = "select outlast.complete(token => $1::text::uuid, id => $2::text::uuid, \
         outcome => case when $5::text = current_setting('outlast.begun', true) or $5::text is null then $3::text else $6::text end, \
         reason => $4::text)::text, pg_current_xact_id()::text";
@@ -119,7 +139,7 @@ fn number(row: &[Option<String>], nth: usize) -> Option<u64> {
 }
 
 /// What an error of the sealing statement means here.
-fn own(error: Error) -> Error {
+pub(crate) fn own(error: Error) -> Error {
     match error {
         // The arguments are ours, so only `ENDED` can be refused.
         Error::BadName(_) => Error::NoTransaction,

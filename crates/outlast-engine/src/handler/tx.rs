@@ -57,11 +57,23 @@ where
                 Ok(outcome) => outcome,
                 Err(failure) => return undo(tx, End::Failed(failure)).await,
             };
-            match seal::one(&mut tx, &delivery, &outcome, P::MARKS).await {
-                Ok(xid) => commit(tx, xid, outcome).await,
-                Err(error) => undo(tx, refused(error)).await,
-            }
+            complete::<P>(tx, &delivery, outcome).await
         })
+    }
+}
+
+/// The seal and COMMIT: in one message where that can be.
+async fn complete<P: Pool>(mut tx: P::Tx, delivery: &Delivery, outcome: Outcome) -> End {
+    if let Some(last) = seal::last(delivery, &outcome, P::MARKS) {
+        crash::at(Point::Sealing);
+        match tx.commit_after(last) {
+            Ok(committed) => return ended(committed.await.map_err(seal::own), None, outcome),
+            Err(unused) => tx = unused,
+        }
+    }
+    match seal::one(&mut tx, delivery, &outcome, P::MARKS).await {
+        Ok(xid) => commit(tx, xid, outcome).await,
+        Err(error) => undo(tx, refused(error)).await,
     }
 }
 
@@ -77,7 +89,12 @@ pub(super) async fn begin<P: Pool>(pool: &P, delivery: &Delivery) -> Result<P::T
 
 /// How a sealed transaction ended.
 pub(super) async fn commit(tx: impl OwnedTx, xid: Option<u64>, outcome: Outcome) -> End {
-    match tx.commit().await {
+    ended(tx.commit().await, xid, outcome)
+}
+
+/// What COMMIT, or a seal in the same message with it, has answered.
+fn ended(answer: Result<(), Error>, xid: Option<u64>, outcome: Outcome) -> End {
+    match answer {
         Ok(()) => {
             crash::at(Point::Committed);
             End::Sealed(outcome)
@@ -86,7 +103,7 @@ pub(super) async fn commit(tx: impl OwnedTx, xid: Option<u64>, outcome: Outcome)
             tracing::warn!(%error, xid, "no answer to commit: looking for the seal");
             End::Unsure { xid }
         }
-        Err(error) => End::Failed(seal::failure(&error)),
+        Err(error) => refused(error),
     }
 }
 

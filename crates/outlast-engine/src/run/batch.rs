@@ -301,17 +301,18 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
 
     /// COMMIT was not answered: once that transaction has ended, its seal tells.
     async fn look(&mut self, unit: &Unit<S>, ids: &[Uuid], xid: Option<u64>) {
-        let (Some(xid), Some(first)) = (xid, ids.first()) else {
-            // Without the id the end of the batch decides: it waits for every open seal.
+        let Some(first) = ids.first() else {
             return self.stop_here();
         };
         crash::at(Point::Unsure);
-        let (store, consumer) = (&self.consumer.store, self.consumer.id);
-        match record::until_lost(&self.lease, "a look for a seal", || {
-            store.landed(consumer, *first, xid)
-        })
-        .await
-        {
+        let (store, consumer, token) = (&self.consumer.store, self.consumer.id, self.lease.token);
+        let look = || async {
+            match xid {
+                Some(xid) => store.landed(consumer, *first, xid).await,
+                None => store.settled(token, *first).await,
+            }
+        };
+        match record::until_lost(&self.lease, "a look for a seal", look).await {
             Ok(true) => {
                 self.ended.done += ids.len();
                 self.succeeded().await;

@@ -19,4 +19,5 @@ mod size;
 mod story;
 mod takeover;
 mod testing;
+mod unanswered;
 mod wake;

@@ -80,6 +80,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("parked", include_str!("../../functions/parked.sql")),
     ("operator", include_str!("../../functions/operator.sql")),
     ("complete", include_str!("../../functions/complete.sql")),
+    ("seal", include_str!("../../functions/seal.sql")),
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
     ("restore", include_str!("../../functions/restore.sql")),

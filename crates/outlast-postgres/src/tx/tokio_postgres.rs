@@ -1,8 +1,11 @@
 //! tokio-postgres and deadpool-postgres.
 //!
 //! Statements go out unnamed with their types (`query_typed`): one round trip, and right behind a transaction pooler.
+//!
+//! Whoever goes away inside BEGIN or COMMIT leaves the connection to its own task: what was sent is answered before it is
+//! closed, so COMMIT is carried to its end and a transaction that nobody wants is rolled back by the server.
 
-use super::{BoxFuture, OwnedTx, Pool, Tx, Value, to_the_end};
+use super::{BoxFuture, OwnedTx, Pool, Tx, Value};
 use crate::Error;
 use ::tokio_postgres::{
     Row,
@@ -123,7 +126,7 @@ impl Tx for ClientTx {
 
 impl OwnedTx for ClientTx {
     fn commit(mut self) -> BoxFuture<'static, Result<(), Error>> {
-        Box::pin(to_the_end(async move {
+        Box::pin(async move {
             // COMMIT of a failed transaction answers ROLLBACK without an error and the driver hides the tag, so a
             // statement before it, in the same message, has to succeed first.
             self.batch_execute("select 1; commit")
@@ -131,6 +134,25 @@ impl OwnedTx for ClientTx {
                 .map_err(|error| Error::from(error).from_commit())?;
             drop(self.take());
             Ok(())
+        })
+    }
+
+    fn commit_after(mut self, last: String) -> Result<BoxFuture<'static, Result<(), Error>>, Self> {
+        Ok(Box::pin(async move {
+            // What comes first in the message has to succeed before the rest of it is run: see `commit`.
+            match self.batch_execute(&format!("{last}; commit")).await {
+                Ok(()) => {
+                    drop(self.take());
+                    Ok(())
+                }
+                Err(error) => {
+                    let refused = error.as_db_error().is_some();
+                    if refused && self.batch_execute("rollback").await.is_ok() {
+                        drop(self.take());
+                    }
+                    Err(Error::from(error).from_commit())
+                }
+            }
         }))
     }
 
@@ -151,19 +173,11 @@ impl Pool for deadpool_postgres::Pool {
     fn begin(&self) -> BoxFuture<'static, Result<ClientTx, Error>> {
         let pool = self.clone();
         Box::pin(async move {
-            // Waiting may be given up at any time; only BEGIN is carried to its end.
-            let mut tx = ClientTx {
+            let tx = ClientTx {
                 client: Some(pool.get().await?),
             };
-            to_the_end(async move {
-                if let Err(error) = tx.batch_execute(super::BEGIN).await {
-                    return Err(error.into());
-                }
-                Ok(ClientTx {
-                    client: Some(tx.take()),
-                })
-            })
-            .await
+            tx.batch_execute(super::BEGIN).await?;
+            Ok(tx)
         })
     }
 }

@@ -255,6 +255,10 @@ async fn every_verb_of_an_ended_lease_is_refused() {
             "seal again",
             "select outlast._seal($1, array[$2]::uuid[], true)",
         ),
+        (
+            "seal with its commit",
+            "select outlast._seal_last($1, $2) from set_config('outlast.begun', 'yes', true)",
+        ),
         ("start", "select outlast._start($1, array[$2]::uuid[])"),
         ("fail", "select outlast.fail($1, $2, 'retry', 'why')"),
         (

@@ -2,6 +2,7 @@
 
 mod cells;
 mod faults;
+mod last;
 mod races;
 mod savepoints;
 mod scene;

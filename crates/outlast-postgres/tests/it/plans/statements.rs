@@ -64,9 +64,16 @@ async fn whole_batches(attic: &Attic, note: &mut impl FnMut(&'static str, i64, i
             .await;
         note("one completion", 40, read);
         let (_, read) = attic
-            .measure("select outlast._seal($1, $2)", &[&token, &&ids[1..90]])
+            .measure(
+                "select outlast._seal_last($1, $2) from set_config('outlast.begun', 'yes', true)",
+                &[&token, &ids[1]],
+            )
             .await;
-        note("a seal of 89", 150, read);
+        note("a seal with its commit", 20, read);
+        let (_, read) = attic
+            .measure("select outlast._seal($1, $2)", &[&token, &&ids[2..90]])
+            .await;
+        note("a seal of 88", 150, read);
         let (_, read) = attic
             .measure(
                 "select outlast.fail($1, $2, 'retry', 'why', 3600000)",
