@@ -104,14 +104,14 @@ declare
 begin
   for s in select distinct outlast._inbox_slot(x.u) from (values (lo), (hi)) x (u) loop
     return query
-      select u.id, u.event_id, p.outcome
+      select u.id, u.event_id, p.outcome::"char"
       from (select * from outlast._processed_event p
             where p.slot = s and p.consumer = _outcomes.consumer and p.event_id >= lo and p.event_id < hi offset 0) p
       join unnest(ids, events) u (id, event_id) on u.event_id = p.event_id;
   end loop;
   for s in select distinct outlast._inbox_slot(u) from unnest(events) u where u < lo or u >= hi loop
     return query
-      select u.id, u.event_id, p.outcome
+      select u.id, u.event_id, p.outcome::"char"
       from unnest(ids, events) u (id, event_id)
       cross join lateral (
         select p.outcome from outlast._processed_event p

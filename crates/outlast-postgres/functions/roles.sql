@@ -158,8 +158,8 @@ begin
       execute format('alter %s %s owner to outlast_owner', x.kind, x.it);
     end loop;
     for x in
-      select t.oid::regtype as it from pg_type t join pg_class c on c.oid = t.typrelid
-      where t.typnamespace = s and c.relkind = 'c' and t.typowner <> own
+      select t.oid::regtype as it from pg_type t left join pg_class c on c.oid = t.typrelid
+      where t.typnamespace = s and (c.relkind = 'c' or t.typtype = 'd') and t.typowner <> own
     loop
       execute format('alter type %s owner to outlast_owner', x.it);
     end loop;

@@ -1,6 +1,10 @@
 -- What each consumer completed, and what it could not complete yet.
 -- breaking: no
 
+-- How an event was completed: done, skipped. A domain, because its check is kept between statements: one of the table is
+-- read anew by each of them, which is a tenth of what a single seal costs.
+create domain outlast._outcome as "char" check (value in ('d', 's'));
+
 -- One row per (consumer, event): the proof that it was completed once. The slot is a pure function of the event id,
 -- so the primary key is unique across the ring.
 create table outlast._processed_event (
@@ -8,7 +12,7 @@ create table outlast._processed_event (
   at              timestamptz not null,
   consumer        int not null,
   slot            smallint not null,           -- outlast._inbox_slot(event_id)
-  outcome         "char" not null check (outcome in ('d', 's')),   -- done, skipped
+  outcome         outlast._outcome not null,
   reason          text,
   primary key (slot, consumer, event_id)
 ) partition by list (slot);
