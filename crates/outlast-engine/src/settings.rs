@@ -46,7 +46,7 @@ pub struct Settings {
     pub drain: Duration,
     /// How many handlers of one consumer run at once, unless the consumer says otherwise. 8.
     pub concurrency: usize,
-    /// The most events in one claim. 1,000.
+    /// The most events in one batch. 1,000.
     pub batch_rows: usize,
     /// The most payload bytes in one claim. 4 MB.
     pub batch_bytes: usize,

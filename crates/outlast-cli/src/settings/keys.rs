@@ -50,7 +50,7 @@ const KEYS: [(&str, &str); 16] = [
         "concurrency",
         "How many handlers of one consumer run at once, unless the consumer says otherwise.",
     ),
-    ("batch_rows", "The most events in one claim."),
+    ("batch_rows", "The most events in one batch."),
     ("batch_bytes", "The most payload bytes in one claim."),
     ("scanned_rows", "The most rows looked at in one claim."),
     (

@@ -54,14 +54,15 @@ pub(crate) struct Consumer<S> {
 }
 
 impl<S> Consumer<S> {
-    /// What a claim of this many events may take, with room for so many batches.
+    /// What a claim may take, with room for so many batches of so many events each. All of them together are bounded by
+    /// their bytes and by what is looked at: lanes that share a thousand have batches so small that their ends cost most.
     pub(crate) fn bounds(&self, rows: usize, room: Room) -> Bounds {
         let lease = self.leases.length();
         let most = if self.context.ordered { usize::MAX } else { 1 };
         let (lanes, sides) = (room.mains.min(most), room.sides.min(most));
         let together = lanes.max(sides).max(1);
         Bounds {
-            rows: rows.min(self.settings.batch_rows / together).max(1),
+            rows: rows.min(self.settings.scanned_rows / together).max(1),
             lanes,
             sides,
             bytes: self.settings.batch_bytes as u64,
