@@ -38,6 +38,8 @@ pub struct Description {
 #[expect(async_fn_in_trait, reason = "called by `run` alone, on one runtime")]
 pub trait Adapter {
     fn describe() -> Description;
+    /// Whether its schema knows its database, and refuses to work in a copy.
+    const OWN_DATABASE: bool = false;
     /// Profiles besides `default` and `best`, each with what is set.
     fn further() -> BTreeMap<&'static str, &'static str> {
         BTreeMap::new()
@@ -62,6 +64,7 @@ pub async fn run<A: Adapter>() -> Result<()> {
     if verb == "describe" {
         let mut description = serde_json::to_value(A::describe())?;
         description["further"] = json!(A::further());
+        description["own_database"] = json!(A::OWN_DATABASE);
         say(&description);
         return Ok(());
     }

@@ -116,6 +116,9 @@ pub struct Description {
     pub fenced: bool,
     pub history: bool,
     pub transactional: bool,
+    /// Its schema knows its database: a copy of it would be refused.
+    #[serde(default)]
+    pub own_database: bool,
     pub left: String,
     pub done_at: Option<String>,
     pub stale: String,

@@ -195,7 +195,8 @@ impl Child {
         Pid::from_raw(self.pid.cast_signed())
     }
 
-    fn words(&self) -> String {
+    /// The end of what it said on stderr, to be hung on a sentence.
+    pub fn words(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         match last_words(said.iter().map(String::as_str)) {
             words if words.is_empty() => words,

@@ -103,6 +103,7 @@ impl Read {
     /// What the database counts is complete when the processes have ended.
     pub async fn finish(self, room: &Room, units: f64) -> Result<Numbers> {
         let Meter {
+            pids,
             transactions,
             dead,
             asked,
@@ -116,19 +117,21 @@ impl Read {
         let own = room.asked() - asked;
         let transactions = room.number(TRANSACTIONS).await? - transactions - own;
         let dead = room.number(DEAD).await? - dead;
-        let mut numbers = Numbers::new();
-        for (name, value) in [
+        let mut numbers: Numbers = [
             ("units", units),
             ("seconds", self.seconds),
             ("rate", units / self.seconds),
             ("wal", self.wal / units),
             ("server", self.server / units * 1e6),
-            ("client", self.client / units * 1e6),
             ("transactions", transactions.max(0) as f64 / units),
             ("dead", dead as f64 / units),
             ("connections", peak.load(Ordering::Relaxed) as f64),
-        ] {
-            numbers.insert(name.to_owned(), value);
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        // What ended by itself took it along.
+        if !pids.is_empty() {
+            numbers.insert("client".to_owned(), self.client / units * 1e6);
         }
         Ok(numbers)
     }

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use outlast_postgres::connect::{self, Target};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 
 use super::{adapter::Who, child::Child, task::Task};
 use crate::server::Server;
@@ -25,42 +25,64 @@ pub struct Room {
 }
 
 impl Room {
-    /// A new database with the business table, and the contestant's schema in it.
+    /// A new database with the business table and the contestant's schema: a copy of one in which it was installed, where the
+    /// contestant takes a copy for what it is.
     pub async fn new(server: &Server, who: &Who, consumers: usize) -> Result<Self> {
         let name = format!("peer_{}", slug(&who.to_string()));
+        if who.description.own_database {
+            let room = Self::blank(server, who, &name).await?;
+            room.install(who, consumers).await?;
+            return Ok(room);
+        }
+        let model = format!("model_{}_{consumers}", slug(&who.to_string()));
         let admin = connect(server, "postgres").await?;
-        admin
-            .batch_execute(&format!("drop database if exists {name} with (force)"))
+        let known = "select exists (select from pg_database where datname = $1 and datistemplate)";
+        if !admin.query_one(known, &[&model]).await?.get::<_, bool>(0) {
+            let room = Self::blank(server, who, &model).await?;
+            room.install(who, consumers).await?;
+            room.until_alone().await?;
+            drop(room);
+            // Said last: whoever was interrupted begins again.
+            admin
+                .batch_execute(&format!("alter database {model} is_template true"))
+                .await?;
+        }
+        create(&admin, &name, &model).await?;
+        Self::enter(server, who, name).await
+    }
+
+    /// With nothing but the business table.
+    async fn blank(server: &Server, who: &Who, name: &str) -> Result<Self> {
+        let admin = connect(server, "postgres").await?;
+        create(&admin, name, "template1").await?;
+        let room = Self::enter(server, who, name.to_owned()).await?;
+        room.execute("create table business (id bigint generated always as identity primary key, note text not null)")
             .await?;
-        admin
-            .batch_execute(&format!("create database {name}"))
-            .await?;
+        Ok(room)
+    }
+
+    async fn enter(server: &Server, who: &Who, name: String) -> Result<Self> {
         let target = Target::parse(&server.cluster().socket_url(&name))?;
-        let client = connect::connect(&target).await?.0;
-        client
-            .batch_execute("create table business (id bigint generated always as identity primary key, note text not null)")
-            .await?;
         let socket = server.cluster().socket();
-        let room = Self {
+        let socket = socket.parent().context("the socket has no folder")?;
+        Ok(Self {
+            client: connect::connect(&target).await?.0,
             name,
             target,
-            client,
             left: who.description.left.trim_end_matches(';').to_owned(),
             done_at: who.description.done_at.clone(),
-            socket: socket
-                .parent()
-                .context("the socket has no folder")?
-                .to_string_lossy()
-                .into_owned(),
+            socket: socket.to_string_lossy().into_owned(),
             port: server.cluster().port(),
             asked: AtomicI64::new(0),
-        };
+        })
+    }
+
+    async fn install(&self, who: &Who, consumers: usize) -> Result<()> {
         let task = Task {
             consumers,
             ..Task::new("install")
         };
-        room.run(who, &task, Duration::from_secs(120)).await?;
-        Ok(room)
+        self.run(who, &task, Duration::from_secs(120)).await
     }
 
     /// Runs a verb that says nothing.
@@ -184,6 +206,24 @@ impl Room {
 pub async fn connect(server: &Server, database: &str) -> Result<Client> {
     let target = Target::parse(&server.cluster().socket_url(database))?;
     Ok(connect::connect(&target).await?.0)
+}
+
+async fn create(admin: &Client, name: &str, model: &str) -> Result<()> {
+    const TRIES: usize = 50;
+    admin
+        .batch_execute(&format!("drop database if exists {name} with (force)"))
+        .await?;
+    let sql = format!("create database {name} template {model}");
+    for _ in 0..TRIES {
+        match admin.batch_execute(&sql).await {
+            // A session that has just ended may still be there.
+            Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            done => return Ok(done?),
+        }
+    }
+    anyhow::bail!("{model} is in use")
 }
 
 fn slug(text: &str) -> String {

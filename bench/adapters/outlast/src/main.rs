@@ -60,6 +60,8 @@ impl Adapter for Outlast {
         }
     }
 
+    const OWN_DATABASE: bool = true;
+
     fn further() -> BTreeMap<&'static str, &'static str> {
         BTreeMap::from([
             (

@@ -168,10 +168,8 @@ pub async fn until_done(room: &Room, workers: &mut [Child], patience: Duration) 
                 return Ok(asked);
             }
             if workers.iter().all(Child::is_silent) {
-                bail!(
-                    "every worker ended, and {} units are left",
-                    room.left().await?
-                );
+                let words = workers.first().map(Child::words).unwrap_or_default();
+                bail!("every worker ended, and {} units are left{words}", room.left().await?);
             }
         }
         if started.elapsed() > patience {
