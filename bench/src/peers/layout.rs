@@ -164,7 +164,7 @@ pub const LAYOUTS: &[Layout] = &[
     Layout {
         workload: "stop",
         title: "SIGSTOP past the lease, and wake-up",
-        lead: "A worker is frozen in its handler; another one gets the unit; the first wakes up and says that it is done while the other is still at work. Stale 1: it was believed.",
+        lead: "A worker is frozen in its handler; another one gets the unit; the first wakes up and says that it is done while the other is still at work, at a lease of 2 s or the nearest that can be set. Stale 1: it was believed.",
         main: column("stale", "stale", 0),
         more_is_better: false,
         columns: &[

@@ -56,6 +56,7 @@ struct Run {
     starts: BTreeMap<i64, u32>,
     task: Task,
     hit: Instant,
+    patience: Duration,
 }
 
 async fn start(stage: &Stage, who: &Who, workers: usize) -> Result<(Room, Run)> {
@@ -85,6 +86,8 @@ async fn start(stage: &Stage, who: &Who, workers: usize) -> Result<(Room, Run)> 
         starts: BTreeMap::new(),
         task,
         hit: Instant::now(),
+        // Some look for a dead worker's units once a minute, whatever its lease.
+        patience: Duration::from_secs(stage.pick(120, 30, 30)),
     };
     for _ in 0..workers {
         let mut worker = Child::start(who, &room, &run.task)?;
@@ -129,7 +132,7 @@ impl Run {
 
     /// Waits until nothing is left; a worker that ended by itself is started again once, and told of.
     async fn account(mut self, room: &Room, who: &Who) -> Result<Found> {
-        let patience = Duration::from_secs_f64(15.0 * LEASE);
+        let patience = self.patience;
         let mut words = Vec::new();
         let mut left = room.left().await?;
         while left > 0 && self.hit.elapsed() < patience {

@@ -169,7 +169,10 @@ pub async fn until_done(room: &Room, workers: &mut [Child], patience: Duration) 
             }
             if workers.iter().all(Child::is_silent) {
                 let words = workers.first().map(Child::words).unwrap_or_default();
-                bail!("every worker ended, and {} units are left{words}", room.left().await?);
+                bail!(
+                    "every worker ended, and {} units are left{words}",
+                    room.left().await?
+                );
             }
         }
         if started.elapsed() > patience {
