@@ -51,16 +51,12 @@ impl<Id: PartialEq> Outage<Id> {
         self.open
     }
 
-    /// Learns of a failure; answers whether the outage begins with it.
+    /// Learns of a failure of what was started as usual; answers whether the outage begins with it.
     ///
     /// Permanent failures say nothing about the destination: that is poison, and the next event may fare better. The
-    /// same event twice is one event. While it is open each failure is a probe's.
+    /// same event twice is one event. What was under way when the outage began says nothing new.
     pub fn failed(&mut self, event: Id, failure: &Failure) -> bool {
-        if failure.class == Class::Permanent {
-            return false;
-        }
-        if self.open {
-            self.probes = self.probes.saturating_add(1);
+        if failure.class == Class::Permanent || self.open {
             return false;
         }
         if !self.failed.contains(&event) {
@@ -68,6 +64,13 @@ impl<Id: PartialEq> Outage<Id> {
         }
         self.open = self.failed.len() >= EVENTS;
         self.open
+    }
+
+    /// Learns of the failure of a probe: the pause before the next one is longer.
+    pub fn probe_failed(&mut self, failure: &Failure) {
+        if self.open && failure.class != Class::Permanent {
+            self.probes = self.probes.saturating_add(1);
+        }
     }
 
     /// Learns of a success; answers whether an outage ends with it.
@@ -113,15 +116,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_under_way_when_it_began_does_not_put_off_the_first_probe() {
+        let mut outage = Outage::default();
+        fails(&mut outage, 0..EVENTS);
+        for event in EVENTS..EVENTS + 50 {
+            assert!(!outage.failed(event, &Failure::retry("no route")));
+        }
+        assert_eq!(outage.pause(1.0), Duration::from_secs(1));
+    }
+
+    #[test]
     fn the_pause_between_probes_doubles_from_a_second_to_a_minute() {
         let mut outage = Outage::default();
         fails(&mut outage, 0..EVENTS);
         for ceiling in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert_eq!(outage.pause(1.0), Duration::from_secs(ceiling));
             assert_eq!(outage.pause(0.0), Duration::from_secs(ceiling) / 2);
-            outage.failed(0, &Failure::throttled(Duration::ZERO));
+            outage.probe_failed(&Failure::throttled(Duration::ZERO));
         }
-        outage.failed(0, &Failure::permanent("an answer, if not the one we want"));
+        outage.probe_failed(&Failure::permanent("an answer, if not the one we want"));
         assert_eq!(outage.pause(1.0), Duration::from_secs(60));
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     run::{
         self, batch,
         consumer::{Consumer, Room},
-        destination::Destination,
+        destination::{Destination, Purpose},
         leases::Leases,
         never,
     },
@@ -251,7 +251,7 @@ async fn one<S: Clone + Send + Sync + 'static>(
         destination: Destination::unwatched(),
         ..consumer.clone()
     };
-    let ended = batch::run(&consumer, &slots, events, asked, &never()).await;
+    let ended = batch::run(&consumer, &slots, (events, Purpose::Work), asked, &never()).await;
     Ok(Some(ended.done))
 }
 

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::{
     consumer::Consumer,
+    destination::Purpose,
     flush::Flush,
     leases::Lease,
     record::{self, Recorded},
@@ -56,8 +57,8 @@ struct Run<'a, S> {
     started: Vec<Uuid>,
     /// Something of it never started, or nobody knows how it ended: that is nobody's failure.
     incomplete: bool,
-    /// It began during an outage: one try, and what follows only if that succeeds.
-    probe: bool,
+    /// If it is a probe: one try, and what follows only if that succeeds.
+    purpose: Purpose,
     /// That try has failed.
     probe_failed: bool,
     ended: Ended,
@@ -67,7 +68,7 @@ struct Run<'a, S> {
 pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     consumer: &Consumer<S>,
     slots: &Arc<Semaphore>,
-    events: Vec<Claimed>,
+    (events, purpose): (Vec<Claimed>, Purpose),
     asked: Instant,
     stop: &Stop,
 ) -> Ended {
@@ -93,7 +94,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         waiting: units(consumer, events),
         started: Vec::new(),
         incomplete: false,
-        probe: consumer.destination.is_down(),
+        purpose,
         probe_failed: false,
     };
     let told = CancellationToken::new();
@@ -104,7 +105,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
 
     while !(run.waiting.is_empty() && running.is_empty()) {
         let down = consumer.destination.is_down();
-        if down && (!run.probe || run.probe_failed) && !run.waiting.is_empty() {
+        if down && (purpose == Purpose::Work || run.probe_failed) && !run.waiting.is_empty() {
             // Claimed and not started: given back, without a charge.
             handed_back = Some(Vec::new());
             run.waiting.clear();
@@ -213,7 +214,13 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     async fn failed(&self, id: Uuid, failure: &Failure) {
         let consumer = self.consumer;
         let whose = (&consumer.store, consumer.id, &*consumer.name);
-        consumer.destination.failed(whose, id, failure).await;
+        // A probe counts once, however many events it has.
+        let purpose = match self.probe_failed {
+            true => Purpose::Work,
+            false => self.purpose,
+        };
+        let what = (id, purpose);
+        consumer.destination.failed(whose, what, failure).await;
     }
 
     /// Records what a try reported.
@@ -260,8 +267,8 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                     let failure = Failure::throttled(Duration::from_secs(1));
                     for id in ids {
                         self.failed(id, &failure).await;
+                        self.probe_failed = true;
                     }
-                    self.probe_failed = true;
                     self.incomplete = true;
                     self.waiting.clear();
                     return;

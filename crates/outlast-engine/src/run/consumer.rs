@@ -13,7 +13,7 @@ mod probe;
 
 use super::{
     batch::{self, Ended},
-    destination::Destination,
+    destination::{Destination, Purpose},
     leases::Leases,
     record::{self, told},
     registry::Registry,
@@ -243,7 +243,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             self.reclaim_at = asked + lease / 3;
             let claim = store.reclaim(id, room.mains.max(room.sides), lease).await?;
             met(Point::Reclaimed, &claim);
-            if self.start(claim, asked) {
+            if self.start(claim, asked, Purpose::Work) {
                 return Ok(Look::Found);
             }
         }
@@ -254,7 +254,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
                 .claim_parked(id, self.room_for_retries(), lease, types, versions)
                 .await?;
             met(Point::ParkedClaimed, &claim);
-            self.retry(claim, asked);
+            self.retry(claim, asked, Purpose::Work);
             if let Some(next) = store.parked_due(id).await? {
                 let next = Instant::now() + next.max(Duration::from_millis(5));
                 self.parked_at = self.parked_at.min(next);
@@ -267,7 +267,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         let claim = store.claim(id, bounds).await?;
         met(Point::Claimed, &claim);
         let more = claim.more;
-        let found = self.start(claim, asked) || more;
+        let found = self.start(claim, asked, Purpose::Work) || more;
         if room.is_half() {
             self.beside_at = if found { asked } else { asked + BESIDE };
             self.beside_rings = (!found).then_some(rings);
@@ -321,7 +321,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
     }
 
     /// Starts what a claim has brought, each token by itself.
-    fn start(&mut self, claim: Claim, asked: Instant) -> bool {
+    fn start(&mut self, claim: Claim, asked: Instant, purpose: Purpose) -> bool {
         let found = !claim.events.is_empty();
         for events in by_token(claim.events) {
             let (consumer, slots, stop) =
@@ -331,17 +331,20 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             } else {
                 &mut self.mains
             };
-            batches.spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
+            batches.spawn(async move {
+                batch::run(&consumer, &slots, (events, purpose), asked, &stop).await
+            });
         }
         found
     }
 
-    fn retry(&mut self, claim: Claim, asked: Instant) {
+    fn retry(&mut self, claim: Claim, asked: Instant, purpose: Purpose) {
         for events in by_token(claim.events) {
             let (consumer, slots, stop) =
                 (self.consumer.clone(), self.slots.clone(), self.stop.clone());
-            self.retries
-                .spawn(async move { batch::run(&consumer, &slots, events, asked, &stop).await });
+            self.retries.spawn(async move {
+                batch::run(&consumer, &slots, (events, purpose), asked, &stop).await
+            });
         }
     }
 

@@ -14,6 +14,15 @@ use outlast_postgres::{Error, store::Store};
 use tokio::sync::watch;
 use uuid::Uuid;
 
+/// What a batch was claimed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be done.
+    Work,
+    /// To see whether the destination is back.
+    Probe,
+}
+
 /// Operators see an old row, which fades by itself.
 fn told(consumer: &str, answer: Result<(), Error>) {
     if let Err(error) = answer {
@@ -67,18 +76,25 @@ impl Destination {
     pub(crate) async fn failed(
         &self,
         (store, consumer, name): (&Store, i32, &str),
-        event: Uuid,
+        (event, purpose): (Uuid, Purpose),
         failure: &Failure,
     ) {
         if !self.watched {
             return;
         }
-        let (begins, down) = self.with(|seen| (seen.failed(event, failure), seen.is_open()));
+        let (begins, probed, down) = self.with(|seen| {
+            let probed = purpose == Purpose::Probe && seen.is_open();
+            let begins = !probed && seen.failed(event, failure);
+            if probed {
+                seen.probe_failed(failure);
+            }
+            (begins, probed, seen.is_open())
+        });
         self.down.send_replace(down);
         if begins {
             tracing::error!(consumer = %name, reason = %failure.reason, "outage: one event after the other fails; nothing is started but probes until one succeeds");
         }
-        if down {
+        if begins || probed {
             told(name, store.outage(consumer, &failure.reason).await);
         }
     }

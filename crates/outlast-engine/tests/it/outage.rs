@@ -1,15 +1,18 @@
 //! A destination that is down: nothing new is started but probes, nobody is charged for it, and one success ends it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicI64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use outlast_core::{Failure, outage::EVENTS};
 use outlast_engine::{Attempt, Consumer, Start};
-use tokio::sync::mpsc;
+use tokio::sync::{Barrier, mpsc};
 
-use crate::given::{Given, Ping, Told, given};
+use crate::given::{Given, Ping, Told, given, next};
 
 #[derive(Clone)]
 struct Provider {
@@ -114,6 +117,45 @@ async fn probes_keep_the_order_of_each_key() {
         let of_key: Vec<_> = heard.iter().filter(|n| *n % KEYS == key).collect();
         assert!(of_key.is_sorted(), "key {key}: {of_key:?}");
     }
+}
+
+/// Goal: what ran beside the tenth failure is no probe, and does not double the pause before the first one. Method: sixteen
+/// handlers wait for each other and fail together; the next try of any event is the first probe.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_beside_the_tenth_does_not_put_off_the_first_probe() {
+    const CROWD: usize = 16;
+    #[derive(Clone)]
+    struct Crowd {
+        tries: Arc<AtomicI64>,
+        all: Arc<Barrier>,
+        told: Told,
+    }
+    async fn call(crowd: Crowd, ping: Attempt<Ping>) -> Result<(), Failure> {
+        if crowd.tries.fetch_add(1, Ordering::SeqCst) < CROWD as i64 {
+            crowd.all.wait().await;
+        }
+        let _ = crowd.told.send(ping.n);
+        Err(Failure::retry("connection refused"))
+    }
+    let given = given().await;
+    given.emit(0..40).await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let crowd = Crowd {
+        tries: Arc::default(),
+        all: Arc::new(Barrier::new(CROWD)),
+        told,
+    };
+    let consumer = Consumer::new("mailer").from(Start::Earliest);
+    let worker = given.start(crowd, consumer.concurrency(CROWD).on(call));
+    for _ in 0..CROWD {
+        next(&mut hears).await;
+    }
+    let failed = Instant::now();
+    next(&mut hears).await;
+    let took = failed.elapsed();
+    // A second at most, and what a busy machine needs; six doublings are 32 s at least.
+    assert!(took < Duration::from_secs(8), "a probe after {took:?}");
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

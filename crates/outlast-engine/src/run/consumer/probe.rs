@@ -3,7 +3,7 @@
 use outlast_postgres::Error;
 use tokio::time::Instant;
 
-use super::{Look, Room, Work, met};
+use super::{Look, Purpose, Room, Work, met};
 use crate::crash::Point;
 
 impl<S: Clone + Send + Sync + 'static> Work<S> {
@@ -41,7 +41,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             .await?;
         met(Point::ParkedClaimed, &claim);
         let found = !claim.events.is_empty();
-        self.retry(claim, asked);
+        self.retry(claim, asked, Purpose::Probe);
         Ok(found)
     }
 
@@ -50,11 +50,11 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         let lease = self.consumer.leases.length();
         let claim = store.reclaim(id, 1, lease).await?;
         met(Point::Reclaimed, &claim);
-        if self.start(claim, asked) {
+        if self.start(claim, asked, Purpose::Probe) {
             return Ok(true);
         }
         let claim = store.claim(id, self.consumer.bounds(1, Room::ONE)).await?;
         met(Point::Claimed, &claim);
-        Ok(self.start(claim, asked))
+        Ok(self.start(claim, asked, Purpose::Probe))
     }
 }
