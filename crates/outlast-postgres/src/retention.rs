@@ -3,7 +3,7 @@
 //! Every step is a transaction of its own with a deadline, and looks again at what it is about to remove. Two passes at
 //! once do no harm; the engine elects one process so that they are not wasted.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::{
     Client, IsolationLevel, Row, Transaction,
@@ -212,6 +212,10 @@ async fn forget(
 }
 
 /// Empties one leaf; answers why not, if not.
+///
+/// Claims and emits wait for it while the leaf is locked. That is bounded: TRUNCATE by `hold`, ourselves between two
+/// statements by `hold`, too. Only COMMIT cannot be bounded: it waits for one flush of the log, never for a standby, and the
+/// old files are removed when the lock is gone already. So a flush is tried before, which also takes what others wrote.
 async fn empty(
     steps: &mut Steps<'_>,
     ring: &str,
@@ -223,7 +227,16 @@ async fn empty(
         [(&ring, Type::TEXT), (&slot, Type::INT2), (&how, Type::TEXT)];
     let schema = steps.schema;
     let work = async {
+        let flush = flush(steps.client).await?;
+        if flush > hold / 2 {
+            return Ok(Some(format!("a commit takes {} ms", flush.as_millis())));
+        }
         let tx = begin(steps.client, STEP).await?;
+        tx.batch_execute(&format!(
+            "set local idle_in_transaction_session_timeout = {}",
+            hold.as_millis().max(1)
+        ))
+        .await?;
         let take = schema.statement("select outlast._empty_take($1, $2, $3)");
         let taken = tx.query_typed_one(take, &args).await?;
         if let Some(why) = taken.get(0) {
@@ -247,6 +260,17 @@ async fn empty(
         }
     };
     within("empty a leaf", work).await
+}
+
+/// How long the disk takes for a commit just now.
+async fn flush(client: &mut Client) -> Result<Duration, Error> {
+    let tx = begin(client, STEP).await?;
+    // An id of its own and a flush, whatever this session's habit is.
+    tx.batch_execute("set local synchronous_commit = local; select pg_current_xact_id()")
+        .await?;
+    let asked = Instant::now();
+    tx.commit().await?;
+    Ok(asked.elapsed())
 }
 
 /// One statement in a transaction of its own, with a deadline on the server and, a little later, one here.

@@ -25,6 +25,11 @@ impl House {
         self.database.connect().await
     }
 
+    /// The connection string of the database.
+    pub(crate) fn url(&self) -> &str {
+        self.database.url()
+    }
+
     /// The connection string of a new login with these rights besides.
     pub(crate) async fn login(&self, rights: &str) -> String {
         self.database.login(rights).await

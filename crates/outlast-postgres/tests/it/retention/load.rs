@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use outlast_postgres::{
+    connect::{Target, connect},
     retention::{Bounds, Step, pass},
     schema::Schema,
 };
+use outlast_testkit::proxy::{Fault, Proxy, When};
 use tokio_postgres::Client;
 
 use super::Barn;
+use crate::house::DEADLINE;
 use crate::seeds;
 use crate::sql::{self, Claim};
 
@@ -81,6 +84,18 @@ async fn claims(client: Client, consumer: i32, stop: Arc<AtomicBool>) -> (Vec<Du
     }
 }
 
+/// Rows of long ago in a leaf, that nobody has to pass: their transactions are older than any tick.
+async fn fill(barn: &Barn, slot: i16) {
+    let sql = format!(
+        "insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, content_type, payload)
+         select {slot}, 1, -g, '3', gen_random_uuid(), outlast.clock() - interval '6 days', 'old', '', 'x/x', ''
+         from generate_series(1, 100) g;
+         update outlast._ring_slot set passed_at = outlast.clock() - interval '9 days', removable_at = outlast.clock() - interval '2 hours', tried_at = null
+         where ring = 'log' and slot = {slot}"
+    );
+    sql::run(&barn.client, &sql).await;
+}
+
 /// One run of some seconds; how often a leaf was emptied, and the times.
 async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
     let barn = Barn::new().await;
@@ -97,18 +112,7 @@ async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
     let slot = (barn.log_slot().await + 5) % 16;
     while began.elapsed() < length {
         if emptying {
-            // Rows of long ago that nobody has to pass: their transactions are older than any tick.
-            sql::run(
-                &barn.client,
-                &format!(
-                    "insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, content_type, payload)
-                     select {slot}, 1, -g, '3', gen_random_uuid(), outlast.clock() - interval '6 days', 'old', '', 'x/x', ''
-                     from generate_series(1, 100) g;
-                     update outlast._ring_slot set passed_at = outlast.clock() - interval '9 days', removable_at = outlast.clock() - interval '2 hours', tried_at = null
-                     where ring = 'log' and slot = {slot}"
-                ),
-            )
-            .await;
+            fill(&barn, slot).await;
             let tell = |step| match step {
                 Step::Emptied { .. } => emptied += 1,
                 Step::Kept { why, .. } => {
@@ -157,4 +161,36 @@ async fn emits_and_claims_hardly_wait_while_slots_are_emptied_in_a_loop() {
             "a claim"
         );
     }
+}
+
+/// The process that empties a leaf stands still when it has the lock: its session is ended, and the lock is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stands_still_with_the_lock_of_a_leaf_holds_up_nobody_for_long() {
+    let barn = Barn::new().await;
+    fill(&barn, (barn.log_slot().await + 5) % 16).await;
+    let proxy = Proxy::before(barn.house.url()).await;
+    let target = Target::parse(proxy.url()).expect("a connection string");
+    let (mut cleaner, _driver) = connect(&target).await.expect("a connection");
+    let stands_still = proxy.arm(When::Contains("_empty_take".into()), Fault::HoldReply);
+    let bounds = Bounds {
+        // This disk may be busy, and that is another reason to leave the leaf alone.
+        hold: Duration::from_secs(2),
+        ..Bounds::default()
+    };
+    let cleaning =
+        tokio::spawn(async move { pass(&mut cleaner, Schema::DEFAULT, bounds, |_| ()).await });
+    stands_still.answered().await;
+    let began = Instant::now();
+    tokio::time::timeout(DEADLINE, barn.emit(1))
+        .await
+        .expect("an emit");
+    let ids = tokio::time::timeout(DEADLINE, barn.drain(barn.consumer))
+        .await
+        .expect("a claim");
+    assert_eq!(ids.len(), 1, "after {:?}", began.elapsed());
+    stands_still.release();
+    let ended = cleaning.await.expect("a pass ends");
+    assert!(ended.is_err(), "its session was ended: {ended:?}");
+    let left = "select count(*) from outlast._event where type = 'old'";
+    assert_eq!(sql::one::<i64>(&barn.client, left, &[]).await, 100);
 }
