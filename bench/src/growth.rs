@@ -81,6 +81,7 @@ pub async fn run(mut args: Args) -> Result<()> {
     println!("{}", growth.markdown());
     if !args.smoke {
         growth.write(&args.out, "growth")?;
+        crate::peers::draw_growth(&args.out)?;
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ mod table;
 mod task;
 mod workload;
 
+pub use pictures::growth::write as draw_growth;
+
 use std::{
     path::PathBuf,
     time::{Duration, Instant},

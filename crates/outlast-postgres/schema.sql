@@ -51,6 +51,9 @@ CREATE TYPE outlast._keyed AS (
 	key text
 );
 
+CREATE DOMAIN outlast._outcome AS "char"
+	CONSTRAINT _outcome_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char"])));
+
 CREATE TYPE outlast._tick AS (
 	snap pg_snapshot,
 	hi bigint,
@@ -94,6 +97,7 @@ CREATE TABLE outlast._lease (
     reclaims integer DEFAULT 0 NOT NULL,
     process uuid,
     holder text,
+    ids_xor bigint,
     expires_at timestamp with time zone NOT NULL,
     CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
     CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
@@ -151,8 +155,7 @@ CREATE TABLE outlast._event (
     content_type text NOT NULL,
     codec_key text,
     headers jsonb,
-    payload bytea NOT NULL,
-    CONSTRAINT _event_check CHECK (((key_seq IS NULL) OR (key IS NOT NULL)))
+    payload bytea NOT NULL
 )
 PARTITION BY LIST (slot);
 
@@ -172,9 +175,8 @@ CREATE TABLE outlast._processed_event (
     at timestamp with time zone NOT NULL,
     consumer integer NOT NULL,
     slot smallint NOT NULL,
-    outcome "char" NOT NULL,
-    reason text,
-    CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+    outcome outlast._outcome NOT NULL,
+    reason text
 )
 PARTITION BY LIST (slot);
 
@@ -334,8 +336,7 @@ CREATE TABLE outlast._event_0 (
     content_type text NOT NULL,
     codec_key text,
     headers jsonb,
-    payload bytea NOT NULL,
-    CONSTRAINT _event_check CHECK (((key_seq IS NULL) OR (key IS NOT NULL)))
+    payload bytea NOT NULL
 );
 
 CREATE SEQUENCE outlast._event_id
@@ -344,6 +345,12 @@ CREATE SEQUENCE outlast._event_id
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+CREATE TABLE outlast._flush (
+    token uuid NOT NULL,
+    events integer NOT NULL,
+    ids_xor bigint NOT NULL
+);
 
 CREATE TABLE outlast._fold_place (
     consumer integer NOT NULL,
@@ -392,6 +399,12 @@ CREATE TABLE outlast._key_seq (
     type text NOT NULL,
     key text NOT NULL,
     last bigint NOT NULL
+);
+
+CREATE TABLE outlast._lease_floor (
+    consumer integer NOT NULL,
+    lane integer NOT NULL,
+    seq bigint NOT NULL
 );
 
 CREATE TABLE outlast._marker (
@@ -473,9 +486,8 @@ CREATE TABLE outlast._processed_event_0 (
     at timestamp with time zone NOT NULL,
     consumer integer NOT NULL,
     slot smallint NOT NULL,
-    outcome "char" NOT NULL,
-    reason text,
-    CONSTRAINT _processed_event_outcome_check CHECK ((outcome = ANY (ARRAY['d'::"char", 's'::"char"])))
+    outcome outlast._outcome NOT NULL,
+    reason text
 );
 
 CREATE TABLE outlast._ring_slot (
@@ -819,6 +831,9 @@ ALTER TABLE ONLY outlast._house
 ALTER TABLE ONLY outlast._key_seq
     ADD CONSTRAINT _key_seq_pkey PRIMARY KEY (tenant, type, key);
 
+ALTER TABLE ONLY outlast._lease_floor
+    ADD CONSTRAINT _lease_floor_pkey PRIMARY KEY (consumer, lane, seq);
+
 ALTER TABLE ONLY outlast._lease
     ADD CONSTRAINT _lease_pkey PRIMARY KEY (token);
 
@@ -874,6 +889,8 @@ CREATE INDEX _event_0_key_id_idx ON outlast._event_0 USING btree (key, id) WHERE
 CREATE INDEX _event_xid ON ONLY outlast._event USING btree (xid, id);
 
 CREATE INDEX _event_0_xid_id_idx ON outlast._event_0 USING btree (xid, id);
+
+CREATE INDEX _flush_token ON outlast._flush USING btree (token);
 
 CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (room = 'batch'::text);
 

@@ -113,7 +113,7 @@ create or replace function outlast._page(
 language plpgsql stable
 as $$
 declare
-  step bigint := greatest(n, 1000);
+  step bigint := greatest(n + 1, 1000);         -- one more than fits: that is how a full page is known
 begin
   up := (w).hi;
   scanned := 0;

@@ -2,18 +2,20 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Result;
 use awa::{
-    Client, InsertOpts, InsertParams, JobArgs, JobResult, QueueConfig, QueueStorage,
+    AwaError, Client, InsertOpts, InsertParams, JobArgs, JobResult, QueueConfig, QueueStorage,
     QueueStorageConfig, adapter::postgres::INSERT_JOB_SQL, insert_many, insert_with, migrations,
     model::insert, prepare_job_insert,
 };
 use contract::{Adapter, Description, Emit, Env, Handler, go, payload, stopped};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection as _, PgConnection, PgPool, postgres::PgPoolOptions};
+use tokio::sync::Semaphore;
 
 const QUEUE: &str = "unit";
 const NOTE: &str = "a business row of modest length";
@@ -45,22 +47,37 @@ impl Adapter for Awa {
                       faster crash detection)",
             best: "the project's own throughput benchmark (awa/tests/benchmark_test.rs, queue storage): no deadline, \
                    which is what the compact receipt path asks for (QueueStorageConfig::lease_claim_receipts), poll of \
-                   50 ms, pool of 20; filled by COPY (QueueStorage::enqueue_params_copy). joined: awa's INSERT_JOB_SQL in the \
+                   50 ms, pool of 20, 1024 claims in flight as its offered-rate test has (max_workers: a claim holds its \
+                   place until its completion is committed), of which BENCH_CONCURRENCY run handlers; and 8 enqueue shards for the contended queue, FIFO in each (README: \
+                   partitioned FIFO); filled by COPY (QueueStorage::enqueue_params_copy). joined: awa's INSERT_JOB_SQL in the \
                    statement of the row, for single units",
             fenced: true,
             // Rotation truncates a segment soon after its last unit is done; only counts stay.
             history: false,
             transactional: true,
-            left: "select count(*) from (
-                       (select job_id from awa.ready_entries
-                        union select job_id from awa.deferred_jobs
-                        union select job_id from awa.leases)
-                       except (select job_id from awa.done_entries where state = 'completed'
-                               union all select unnest(job_ids) from awa.receipt_completion_batches)
-                   ) open"
+            // By numbers while each unit has one row in ready_entries, by identities when some were taken over or moved.
+            left: "select case
+                       when again = 0
+                           and not exists (select from awa.deferred_jobs)
+                           and not exists (select from awa.leases)
+                           and not exists (select from awa.ready_tombstones)
+                       then waiting
+                           - (select coalesce(sum(completed_count), 0) from awa.receipt_completion_batches)
+                           - (select count(*) from awa.done_entries where state = 'completed')
+                       else (select count(*) from (
+                           (select job_id from awa.ready_entries
+                            union select job_id from awa.deferred_jobs
+                            union select job_id from awa.leases)
+                           except (select job_id from awa.done_entries where state = 'completed'
+                                   union all select unnest(job_ids) from awa.receipt_completion_batches)
+                       ) open)
+                   end::bigint
+                   from (select count(*) as waiting, count(*) filter (where attempt > 0) as again
+                         from awa.ready_entries) ready"
                 .into(),
             done_at: None,
-            stale: "refused: completion asks for the claim's receipt and run_lease, and that nothing has closed them",
+            stale: "refused: completion asks for the claim's receipt and run_lease, and that nothing has closed them; but a worker that \
+                    is frozen while it leads keeps the maintenance lock, and nothing is taken over until it wakes",
             skips: BTreeMap::new(),
         }
     }
@@ -69,6 +86,12 @@ impl Adapter for Awa {
         let pool = PgPool::connect(&env.url).await?;
         migrations::run(&pool).await?;
         storage()?.install(&pool).await?;
+        if env.best {
+            sqlx::query("insert into awa.queue_meta (queue, enqueue_shards) values ($1, 8)")
+                .bind(QUEUE)
+                .execute(&pool)
+                .await?;
+        }
         Ok(())
     }
 
@@ -91,8 +114,12 @@ impl Adapter for Awa {
         let numbers: Vec<_> = (1..=env.batch as i64).collect();
         let mut transactions = 0;
         while Instant::now() < until {
-            transaction(env, &mut connection, &numbers).await?;
-            transactions += 1;
+            match transaction(env, &mut connection, &numbers).await {
+                Ok(()) => transactions += 1,
+                // Two first writers of a shard both create its sequence, and one of them fails: its user would try again.
+                Err(error) if is_taken(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(transactions)
     }
@@ -104,16 +131,20 @@ impl Adapter for Awa {
         };
         let mut pool = PgPoolOptions::new();
         if env.best {
+            queue.max_workers = queue.max_workers.max(1024);
             queue.deadline_duration = Duration::ZERO;
             queue.poll_interval = Duration::from_millis(50);
             pool = pool.max_connections(20);
         }
         let quarter = env.lease / 4;
+        // More claims may be on their way than handlers run.
+        let slots = Arc::new(Semaphore::new(env.concurrency));
         let client = Client::builder(pool.connect(&env.url).await?)
             .queue(QUEUE, queue)
             .register::<Unit, _, _>(move |unit: Unit, _context| {
-                let handler = handler.clone();
+                let (handler, slots) = (handler.clone(), slots.clone());
                 async move {
+                    let _slot = slots.acquire().await;
                     handler.call(unit.n).await;
                     Ok(JobResult::Completed)
                 }
@@ -157,6 +188,18 @@ fn params(numbers: &[i64], env: &Env) -> Result<Vec<InsertParams>> {
         .iter()
         .map(|n| Ok(insert::params_with(&Unit::new(*n, env)?, options())?))
         .collect()
+}
+
+fn is_taken(error: &anyhow::Error) -> bool {
+    let sqlx = error.downcast_ref::<sqlx::Error>();
+    let sqlx = sqlx.and_then(sqlx::Error::as_database_error);
+    match error.downcast_ref::<AwaError>() {
+        Some(AwaError::UniqueConflict { .. }) => true,
+        Some(AwaError::Database(error)) => error
+            .as_database_error()
+            .is_some_and(|error| error.is_unique_violation()),
+        _ => sqlx.is_some_and(|error| error.is_unique_violation()),
+    }
 }
 
 /// A row of business and these units, together.

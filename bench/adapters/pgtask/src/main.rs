@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     num::NonZeroU16,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,6 +16,7 @@ use pgtask::{
 };
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 const NOTE: &str = "a business row of modest length";
@@ -31,7 +33,8 @@ impl Adapter for Pgtask {
                       10 connections; concurrency from BENCH_CONCURRENCY instead of its 10. In both profiles BENCH_LEASE \
                       is lease_duration, which is recovered within a third of it",
             best: "what the project's own benchmark sets (crates/pgtask-bench): claim_batch_size as large as the \
-                   concurrency, the scheduler off; and the queue's starvation_timeout at zero (docs/operations: \
+                   concurrency, the scheduler off; 512 claims in flight (docs/architecture/scaling: raise the concurrency; \
+                   a claim holds its place until its completion is committed), of which BENCH_CONCURRENCY run handlers; and the queue's starvation_timeout at zero (docs/operations: \
                    oldest first on every claim), without which each claim looks through the whole backlog for what is \
                    older than 5 min",
             fenced: true,
@@ -77,13 +80,15 @@ impl Adapter for Pgtask {
 
     async fn work(env: &Env, handler: Handler) -> Result<()> {
         let mut registry = HandlerRegistry::new();
+        let slots = Arc::new(Semaphore::new(env.concurrency));
         registry.register(
             TaskName::new("unit")?,
             HandlerVersion::default(),
             RetryPolicy::Never,
             move |task| {
-                let handler = handler.clone();
+                let (handler, slots) = (handler.clone(), slots.clone());
                 async move {
+                    let _slot = slots.acquire().await;
                     handler.call(task.payload["n"].as_i64().unwrap_or(0)).await;
                     Ok(Value::Null)
                 }
@@ -93,6 +98,8 @@ impl Adapter for Pgtask {
         config.lease_duration = env.lease;
         config.concurrency = NonZeroU16::try_from(u16::try_from(env.concurrency)?)?;
         if env.best {
+            // More claims may be on their way than handlers run.
+            config.concurrency = config.concurrency.max(NonZeroU16::try_from(512)?);
             config.claim_batch_size = config.concurrency;
             config.scheduler_enabled = false;
         }

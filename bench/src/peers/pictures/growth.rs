@@ -37,6 +37,7 @@ struct Round {
     server_cpu: f64,
 }
 
+/// Draws `growth.svg` beside `growth.json`.
 pub fn write(folder: &Path) -> Result<()> {
     let Ok(text) = fs::read_to_string(folder.join("growth.json")) else {
         return Ok(());

@@ -132,7 +132,9 @@ impl Plant {
             }
             Self::TokenRead => {
                 "call pg_temp.plant('_prove',
-                   'perform pg_advisory_xact_lock_shared(outlast._lease_lock(_prove.token));', '')"
+                   'perform pg_advisory_xact_lock_shared(outlast._lease_lock(_prove.token));', '');
+                 call pg_temp.plant('_seal_last',
+                   'locked := pg_advisory_xact_lock_shared(outlast._lease_lock(token))::text;', '')"
             }
             Self::EndsBelow => {
                 "call pg_temp.plant('_end', 'delete from outlast._lease x where x.token = (l).token;',

@@ -156,7 +156,7 @@ async fn faults_of_restore_are_seen() {
 async fn a_missing_fence_and_a_key_that_is_only_looked_for_are_seen() {
     let after = "committed after its work was taken over";
     seen(&[
-        ("no-fence", "2 effects of ledger"),
+        ("no-fence", after),
         ("reclaim-by-update", after),
         ("token-read", after),
     ])
