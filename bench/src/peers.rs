@@ -133,10 +133,18 @@ fn gather(args: &Args, form: Form) -> Result<(Vec<Who>, Vec<Absent>)> {
         names => adapter.name == OURS || names.contains(&adapter.name),
     };
     let (mut whos, mut absent) = (Vec::new(), Vec::new());
-    for adapter in adapter::all()?.into_iter().filter(wanted) {
-        eprintln!("building {}", adapter.name);
+    let adapters: Vec<_> = adapter::all()?.into_iter().filter(wanted).collect();
+    eprintln!("building those in Rust");
+    let together = adapter::build_together(&adapters)?;
+    for adapter in adapters {
         let name = adapter.name.clone();
-        match adapter.build().and_then(|()| Who::all(adapter)) {
+        let built = if together && adapter.package().is_some() {
+            Ok(())
+        } else {
+            eprintln!("building {name}");
+            adapter.build()
+        };
+        match built.and_then(|()| Who::all(adapter)) {
             Ok(profiles) => whos.extend(profiles),
             Err(why) => {
                 eprintln!("{name}: {why:#}");

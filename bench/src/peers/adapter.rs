@@ -44,7 +44,30 @@ pub fn all() -> Result<Vec<Adapter>> {
     Ok(manifest.adapter)
 }
 
+/// Builds those that are packages of this workspace by one call of cargo, and answers whether that went well. One by one each
+/// would have its dependencies built anew, because other packages beside it ask for other features of them.
+pub fn build_together(adapters: &[Adapter]) -> Result<bool> {
+    let packages = adapters.iter().filter_map(Adapter::package);
+    let words = ["cargo", "build", "--release", "--quiet"].map(String::from);
+    let words = words.into_iter();
+    let words: Vec<_> = words
+        .chain(packages.flat_map(|package| ["-p".into(), package.into()]))
+        .collect();
+    let mut cargo = command(&words)?;
+    cargo
+        .env("CARGO_TARGET_DIR", target())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(cargo.status().context("cargo cannot be started")?.success())
+}
+
 impl Adapter {
+    /// Its name in this workspace, if it is a package of it.
+    pub fn package(&self) -> Option<&str> {
+        let mut words = self.build.iter().skip_while(|word| *word != "-p");
+        words.nth(1).map(String::as_str)
+    }
+
     /// Builds it, or says why it cannot be had.
     pub fn build(&self) -> Result<()> {
         let output = command(&self.build)?

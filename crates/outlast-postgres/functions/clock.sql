@@ -33,7 +33,8 @@ begin
   return array(select distinct outlast._inbox_slot(u) from unnest(ids) u);
 end $$;
 
--- Ids as one number: two sets of as many ids that have the same are the same set.
+-- Ids as one number of 64 bits. Two sets of as many ids that have the same are taken for one: that another set has it by
+-- chance is as likely as that a hash of 64 bits collides, and no caller chooses what is in a batch.
 create or replace function outlast._ids_xor(ids uuid[]) returns bigint
 language sql immutable parallel safe
 as $$ select coalesce(bit_xor(uuid_hash_extended(u, 7314)), 0) from unnest(ids) u $$;

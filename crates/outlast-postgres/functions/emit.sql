@@ -51,8 +51,8 @@ begin
     id := (lpad(to_hex(_ms), 12, '0') || '7' || substr(gen_random_uuid()::text, 16))::uuid;
     insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, aggregate_version, correlation_id,
       causation_id, type, tenant, key, content_type, payload)
-    values (_ms / 43200000 & 15, emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version, emit.correlation_id, emit.causation_id, emit.type, emit.tenant, emit.key, 'application/json',
-      convert_to(emit.payload, 'UTF8'));
+    values (_ms / 43200000 & 15, emit.version, _log_id, emit.xid, emit.id, _at, emit.aggregate_version, emit.correlation_id,
+      emit.causation_id, emit.type, emit.tenant, emit.key, 'application/json', convert_to(emit.payload, 'UTF8'));
     new := true;
     conflict := false;
     expired := false;

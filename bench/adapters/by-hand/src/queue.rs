@@ -69,9 +69,12 @@ async fn page(handler: &Handler, client: &mut Client, each: usize) -> Result<usi
     }
     let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     for some in rows.chunks(each) {
-        let calls = some
-            .iter()
-            .map(|row| Box::pin(async { anyhow::Ok(handler.call(row.get(1)).await) }));
+        let calls = some.iter().map(|row| {
+            Box::pin(async {
+                handler.call(row.get(1)).await;
+                anyhow::Ok(())
+            })
+        });
         contract::all(calls.collect()).await?;
     }
     tx.execute(

@@ -2,7 +2,7 @@
 
 use super::{Workers, completed, emit, side_rows};
 use crate::house::House;
-use crate::sql;
+use crate::sql::{self, Claim};
 
 const BACKLOG: i32 = 6_000;
 
@@ -160,4 +160,37 @@ async fn a_straggler_of_a_light_tenant_is_found_while_the_heavy_one_is_read() {
     workers.until_idle().await;
     assert_eq!(side_rows(&client).await, 0);
     assert_eq!(sql::broken(&client).await, Vec::<String>::new());
+}
+
+/// Quick handlers get batches of a thousand, and a dense backlog fills each page exactly: it is full all the same.
+#[tokio::test]
+async fn ten_events_do_not_wait_behind_full_pages_of_another_tenant() {
+    for planted in [false, true] {
+        let house = House::new().await;
+        if planted {
+            let exact = ("greatest(n + 1, 1000)", "greatest(n, 1000)");
+            house.plant("_page", &[exact]).await;
+        }
+        let client = house.connect().await;
+        let consumer = sql::register(&client, "c", &["a"], "now", None).await;
+        emit(&client, "heavy", BACKLOG, 50).await;
+        emit(&client, "light", 10, 3).await;
+        let mut behind = 0;
+        loop {
+            let batch = Claim::of(consumer).n(1000).next(&client).await;
+            let batch = batch.expect("claims");
+            let light: i64 = sql::one(
+                &client,
+                "select count(*) from outlast._event where tenant = 'light' and event_id = any ($1)",
+                &[&batch.iter().map(|event| event.id).collect::<Vec<_>>()],
+            )
+            .await;
+            if light > 0 {
+                break;
+            }
+            behind += batch.len();
+        }
+        assert_eq!(behind == BACKLOG as usize, planted, "{behind} came before");
+        assert!(planted || behind <= 2000, "{behind} came before");
+    }
 }
