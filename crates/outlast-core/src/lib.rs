@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod backoff;
+pub mod broker;
 pub mod codec;
 pub mod duration;
 pub mod event;
@@ -22,6 +23,7 @@ pub mod text;
 pub mod trace;
 pub mod window;
 
+pub use broker::Broker;
 pub use codec::{Codec, CodecError};
 pub use event::{Consumable, Event, Payload, Unreadable};
 pub use failure::{Class, Classify, Failure};
