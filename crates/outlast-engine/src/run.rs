@@ -108,7 +108,7 @@ where
     let (stopper, stopped) = Stopper::new();
     let process = place.process();
     let watching = (!maintenance_only).then(|| {
-        let watch = wake::watch(bell.clone(), target, process, stopped.clone());
+        let watch = wake::watch(bell.clone(), target, pooled, process, stopped.clone());
         let watching = tokio::spawn(watch);
         (AbortOnDrop(watching.abort_handle()), watching)
     });

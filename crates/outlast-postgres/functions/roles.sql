@@ -62,6 +62,7 @@ as $$
     ('_setting',          '{engine}', true),
     ('_settled',          '{engine}', true),
     ('_start',            '{engine}', true),
+    ('_visible_above',    '{engine}', true),
     ('_wake_lock',        '{engine}', false),
     ('_wait_for_version', '{engine}', true),
     ('_where',            '{engine}', true)

@@ -33,6 +33,25 @@ begin
 end $choose$;
 select outlast._choose();
 
+-- Can an event above this id be seen by now? Asked by a look that finds ids drawn and transactions open. In the leaves of
+-- now, with an hour on both sides: whoever draws an id now does not write it elsewhere.
+create or replace function outlast._visible_above(last bigint) returns boolean
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+  s smallint;
+  at timestamptz := outlast.clock();
+begin
+  foreach s in array outlast._log_slots(at, at) loop
+    if exists (select from outlast._event e where e.slot = s and e.id > _visible_above.last) then return true; end if;
+  end loop;
+  return false;
+end $$;
+
 -- The elected poller goes: another may be elected at once.
 create or replace function outlast._resign(token uuid) returns void
 language plpgsql volatile

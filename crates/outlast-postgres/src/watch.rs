@@ -2,10 +2,25 @@
 //!
 //! News is a drawn id that was not there at the last look, or the end of a transaction that may own such an id: one that
 //! was open when it was drawn. Others are not waited for, so a database that is busy with other work is quiet.
+//!
+//! An id is drawn when an event is written, which is before it is committed: a look that comes in between is asked whether
+//! there is anything yet, because a claim that finds nothing costs much more.
 
 use tokio_postgres::Row;
 
 use crate::Error;
+
+/// What a look has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Nothing.
+    None,
+    /// Claims may find something that they did not find before it.
+    Some,
+    /// Ids above this one were drawn, and everybody who has one may still be open: [`Watch::VISIBLE`] tells. If not, their end
+    /// will be news.
+    Above(i64),
+}
 
 /// What the last looks have seen.
 #[derive(Debug, Default)]
@@ -26,6 +41,9 @@ impl Watch {
          from (select s.snap, coalesce(pg_sequence_last_value('outlast._event_id'), 0) as last
                from (select pg_current_snapshot() as snap offset 0) s offset 0) x";
 
+    /// Whether there is an event above the id `$1` that can be seen by now.
+    pub const VISIBLE: &'static str = "select outlast._visible_above($1)";
+
     /// The last id that a look has seen.
     pub fn last(&self) -> i64 {
         self.last
@@ -37,8 +55,8 @@ impl Watch {
         self.open.is_empty() && self.young.is_none()
     }
 
-    /// Takes in one look; true when claims may find something that they did not find before it.
-    pub fn news(&mut self, rows: &[Row]) -> Result<bool, Error> {
+    /// Takes in one look.
+    pub fn news(&mut self, rows: &[Row]) -> Result<News, Error> {
         let row = rows
             .first()
             .ok_or_else(|| Error::Unexpected("no row from a look at the log".into()))?;
@@ -50,13 +68,18 @@ impl Watch {
         Ok(self.judge(xmax, xip, row.try_get(1)?, own))
     }
 
-    fn judge(&mut self, xmax: u64, xip: Vec<u64>, last: i64, own: Option<u64>) -> bool {
+    fn judge(&mut self, xmax: u64, xip: Vec<u64>, last: i64, own: Option<u64>) -> News {
         // Less than before: the sequence was set back by a restore.
         if last != self.last {
-            self.last = last;
-            self.open = xip;
-            self.young = own.map(|own| (xmax, own));
-            return true;
+            let before = std::mem::replace(&mut self.last, last);
+            // What was waited for before may have ended.
+            let known = std::mem::replace(&mut self.open, xip);
+            let ended = known.iter().any(|xid| !self.open.contains(xid)) || self.young.is_some();
+            self.young = own.map(|own| (xmax, own)).filter(|(xmax, own)| xmax < own);
+            return match last > before && !ended && !self.is_settled() {
+                true => News::Above(before),
+                false => News::Some,
+            };
         }
         let known = self.open.len();
         self.open.retain(|xid| xip.contains(xid));
@@ -71,7 +94,10 @@ impl Watch {
             }
             self.young = (xmax < below).then_some((xmax.max(from), below));
         }
-        ended
+        match ended {
+            true => News::Some,
+            false => News::None,
+        }
     }
 }
 
@@ -103,40 +129,69 @@ mod tests {
     #[test]
     fn a_drawn_id_is_news_once_and_other_transactions_are_none() {
         let mut watch = quiet();
-        assert!(watch.judge(11, vec![], 6, Some(11)));
-        assert!(!watch.judge(12, vec![], 6, None));
-        assert!(
-            !watch.judge(13, vec![12], 6, None),
+        assert_eq!(watch.judge(11, vec![], 6, Some(11)), News::Some);
+        assert_eq!(watch.judge(12, vec![], 6, None), News::None);
+        assert_eq!(
+            watch.judge(13, vec![12], 6, None),
+            News::None,
             "a younger transaction cannot own an id that was drawn before it"
         );
-        assert!(!watch.judge(14, vec![], 6, None));
+        assert_eq!(watch.judge(14, vec![], 6, None), News::None);
     }
 
     #[test]
     fn the_end_of_a_transaction_that_was_open_when_an_id_was_drawn_is_news() {
         let mut watch = quiet();
-        assert!(
+        assert_eq!(
             watch.judge(13, vec![11], 6, Some(13)),
-            "somebody drew an id and has not committed"
+            News::Above(5),
+            "somebody drew an id, and one who is open may be it"
         );
-        assert!(!watch.judge(14, vec![11], 6, None));
+        assert_eq!(watch.judge(14, vec![11], 6, None), News::None);
         assert!(!watch.is_settled());
-        assert!(watch.judge(14, vec![], 6, None), "he has committed");
+        assert_eq!(watch.judge(14, vec![], 6, None), News::Some, "he has ended");
         assert!(watch.is_settled());
-        assert!(!watch.judge(14, vec![], 6, None));
+        assert_eq!(watch.judge(14, vec![], 6, None), News::None);
+    }
+
+    #[test]
+    fn an_end_is_news_also_in_a_look_that_sees_new_ids() {
+        let mut watch = quiet();
+        assert_eq!(watch.judge(13, vec![11], 6, Some(13)), News::Above(5));
+        assert_eq!(
+            watch.judge(15, vec![14], 7, Some(15)),
+            News::Some,
+            "11 may have committed 6, which is not above 6"
+        );
+        let mut watch = quiet();
+        assert_eq!(watch.judge(11, vec![], 6, Some(12)), News::Above(5));
+        assert_eq!(
+            watch.judge(14, vec![13], 7, Some(14)),
+            News::Some,
+            "so may 11, which no snapshot has shown"
+        );
+        assert_eq!(watch.judge(15, vec![13], 8, Some(15)), News::Above(7));
+        assert_eq!(
+            watch.judge(15, vec![13], 3, Some(15)),
+            News::Some,
+            "set back"
+        );
     }
 
     #[test]
     fn a_transaction_that_no_snapshot_has_shown_may_own_the_last_id() {
         let mut watch = quiet();
-        assert!(
+        assert_eq!(
             watch.judge(11, vec![], 6, Some(12)),
+            News::Above(5),
             "11 drew id 6, and nobody who began after it has ended"
         );
-        assert!(!watch.judge(11, vec![], 6, None), "nor has our own look");
-        assert!(!watch.judge(13, vec![11], 6, None), "it is still open");
-        assert!(watch.judge(13, vec![], 6, None), "it has ended");
-        assert!(!watch.judge(20, vec![], 6, None));
+        let still = "nor has our own look";
+        assert_eq!(watch.judge(11, vec![], 6, None), News::None, "{still}");
+        let still = "it is still open";
+        assert_eq!(watch.judge(13, vec![11], 6, None), News::None, "{still}");
+        assert_eq!(watch.judge(13, vec![], 6, None), News::Some, "it has ended");
+        assert_eq!(watch.judge(20, vec![], 6, None), News::None);
     }
 
     #[test]

@@ -93,11 +93,11 @@ pub(crate) fn nudge() {
 }
 
 /// Rings the bell whenever there is news, until the worker drains.
-pub(crate) async fn watch(bell: Bell, target: Target, process: Uuid, stop: Stop) {
+pub(crate) async fn watch(bell: Bell, target: Target, pooled: bool, process: Uuid, stop: Stop) {
     let mut failures: u32 = 0;
     while !stop.is_draining() {
         let began = Instant::now();
-        let Err(error) = serve(&bell, &target, process, &stop).await else {
+        let Err(error) = serve(&bell, &target, pooled, process, &stop).await else {
             return;
         };
         // One that is opened and breaks at once, again and again, must not be opened without pause.
@@ -126,8 +126,14 @@ enum Way {
 }
 
 /// One connection's life, until the worker drains.
-async fn serve(bell: &Bell, target: &Target, process: Uuid, stop: &Stop) -> Result<(), Error> {
-    let mut listener = Listener::open(target).await?;
+async fn serve(
+    bell: &Bell,
+    target: &Target,
+    pooled: bool,
+    process: Uuid,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let mut listener = Listener::open(target, pooled).await?;
     let mut elected: Option<Uuid> = None;
     let mut elect_at = Instant::now();
     let mut traffic = Instant::now();

@@ -9,13 +9,13 @@ use outlast_postgres::{
     Error,
     connect::{self, Target},
     schema::Schema,
-    watch::Watch,
+    watch::{News, Watch},
 };
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use tokio_postgres::{Client, Notification, types::Type};
+use tokio_postgres::{Client, Notification, Statement, types::Type};
 use uuid::Uuid;
 
 /// How long one statement may take before the connection is given up.
@@ -54,6 +54,8 @@ pub(super) struct Listener {
     /// The server process of our session.
     own: i32,
     watch: Watch,
+    /// The look, prepared: most of what it costs is to be parsed and planned. None where the session is not ours.
+    prepared: Option<Statement>,
     /// Whether we hold the lock.
     asleep: bool,
     /// Heard when nobody waited for it.
@@ -61,17 +63,25 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) async fn open(target: &Target) -> Result<Self, Error> {
+    /// `pooled`: a transaction pooler is between us and the server, which would lose a prepared statement.
+    pub(super) async fn open(target: &Target, pooled: bool) -> Result<Self, Error> {
         let schema = target.in_schema();
         let (client, notifications) = connect::listen(target).await?;
         within(client.batch_execute(schema.statement("listen outlast_wake"))).await??;
         let own = within(client.query_typed("select pg_backend_pid()", &[])).await??;
+        let prepared = if pooled {
+            None
+        } else {
+            let look = schema.statement(Watch::LOOK);
+            Some(within(client.prepare_typed(look, &[Type::INT8])).await??)
+        };
         Ok(Self {
             client,
             schema,
             notifications,
             own: own.first().map_or(0, |row| row.get(0)),
             watch: Watch::default(),
+            prepared,
             asleep: false,
             missed: false,
         })
@@ -80,13 +90,22 @@ impl Listener {
     /// Whether claims may find something that they did not find before.
     pub(super) async fn look(&mut self) -> Result<bool, Error> {
         let last = self.watch.last();
-        let last = [(&last as _, Type::INT8)];
-        let rows = within(
-            self.client
-                .query_typed(self.schema.statement(Watch::LOOK), &last),
-        )
-        .await??;
-        self.watch.news(&rows)
+        let rows = match &self.prepared {
+            Some(look) => within(self.client.query(look, &[&last])).await??,
+            None => {
+                let look = self.schema.statement(Watch::LOOK);
+                let last = [(&last as _, Type::INT8)];
+                within(self.client.query_typed(look, &last)).await??
+            }
+        };
+        let above = match self.watch.news(&rows)? {
+            News::None => return Ok(false),
+            News::Some => return Ok(true),
+            News::Above(above) => above,
+        };
+        let sql = self.schema.statement(Watch::VISIBLE);
+        let rows = within(self.client.query_typed(sql, &[(&above, Type::INT8)])).await??;
+        Ok(rows.first().is_none_or(|row| row.get(0)))
     }
 
     /// Wakes the other processes.
