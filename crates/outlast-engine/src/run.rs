@@ -23,6 +23,7 @@ use crate::{
 use leases::Leases;
 use registry::Registry;
 use signal::{Stop, Stopper};
+use sweep::Sweep;
 use wake::Bell;
 
 pub(crate) mod batch;
@@ -34,6 +35,7 @@ mod maintenance;
 mod record;
 pub(crate) mod registry;
 pub(crate) mod signal;
+mod sweep;
 mod tries;
 pub(crate) mod wake;
 
@@ -96,6 +98,8 @@ where
     let pooled = check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
     let consumers = register(plan, &store, &leases).await?;
+    let ids = consumers.iter().map(|consumer| consumer.id).collect();
+    let sweep = Arc::new(Sweep::new(store.clone(), ids, leases.length()));
     crash::at(Point::Registered);
     tracing::info!(process = %place.process(), database = %target, consumers = consumers.len(), "worker is running");
 
@@ -114,7 +118,12 @@ where
     });
     let mut loops = JoinSet::new();
     for consumer in consumers {
-        loops.spawn(consumer::run(consumer, bell.clone(), stopped.clone()));
+        loops.spawn(consumer::run(
+            consumer,
+            sweep.clone(),
+            bell.clone(),
+            stopped.clone(),
+        ));
     }
     if pooled && !loops.is_empty() {
         loops.spawn(ask_again(connections, place.clone(), heartbeat, stopped));

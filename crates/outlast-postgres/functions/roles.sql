@@ -38,6 +38,7 @@ as $$
     ('_check_settings',   '{engine}', true),
     ('_claim',            '{engine}', true),
     ('_claim_parked',     '{engine}', true),
+    ('_due',              '{engine}', true),
     ('_elect',            '{engine}', true),
     ('_empty_now',        '{engine}', true),
     ('_empty_take',       '{engine}', true),

@@ -60,3 +60,49 @@ begin
   delete from outlast._lease l where l.token = _resign.token and l.room = 'poller';
   perform pg_notify('outlast_wake', 'resigned');
 end $$;
+
+-- What waits for the consumers of one process, asked for all of them at once, now and then: a bell that never rings loses
+-- nothing. Only reads, but for the floors of the leases, which it moves for those who have nothing to take over. `lapsed`: somebody's lease; `parked_ms`: until something parked is due, 0 also where a worker that
+-- is new enough may have come; `news`: a claim may find something, or has something to say.
+create or replace function outlast._due(consumers int[])
+returns table (consumer int, lapsed boolean, parked_ms bigint, news boolean)
+language plpgsql volatile
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  c outlast._consumer;
+begin
+  for c in select x.* from unnest(consumers) u (id) join outlast._consumer x on x.id = u.id loop
+    consumer := c.id;
+    lapsed := false;
+    parked_ms := null;
+    news := false;
+    begin
+      perform outlast._check_running(c.id);
+    exception when sqlstate 'OL020' then
+      news := true;                              -- held: its claim says so, the others go on
+    end;
+    if c.state = 'active' and not news then
+      lapsed :=
+        exists (select from outlast._in_work(c.id) x where outlast._lapsed(x.expires_at))
+        or exists (select from outlast._lease x where x.room = 'parked' and x.consumer = c.id and outlast._lapsed(x.expires_at));
+      if exists (select from outlast._parked p where p.consumer = c.id and p.state = 'waiting-version') then
+        parked_ms := 0;
+      else
+        select (extract(epoch from greatest(p.next_at - outlast.clock(), interval '0')) * 1000)::bigint into parked_ms
+        from outlast._parked p
+        where p.consumer = c.id and p.state = 'retry'
+          and not exists (select from outlast._lease x where x.token = p.token and not outlast._lapsed(x.expires_at))
+        order by p.next_at limit 1;
+      end if;
+      news := c.lanes_wanted is not null or exists (
+        select from outlast._places(c.id, array(select generate_series(0, c.lanes - 1))) p
+        where p.hi < (p.b).hi or outlast._beyond(p.b));
+      perform outlast._raise_floors(c.id);
+    end if;
+    return next;
+  end loop;
+end $$;

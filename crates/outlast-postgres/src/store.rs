@@ -1,7 +1,7 @@
 //! The engine's own statements: claim, renew, seal, fail, finish. Each is one call of one SQL function, committed when
 //! it returns, with a deadline of its own. Nothing here is prepared or kept in a session, so it works behind a pooler.
 
-use std::{future::Future, time::Duration};
+use std::{collections::HashMap, future::Future, time::Duration};
 
 use deadpool_postgres::{Client, Pool};
 use tokio_postgres::{
@@ -68,6 +68,26 @@ pub struct Bounds {
     pub scanned: u32,
     /// How long the lease holds without a renewal.
     pub lease: Duration,
+}
+
+/// What waits for one consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// A lease that has lapsed.
+    pub lapsed: bool,
+    /// When something parked is due, from now, if something is.
+    pub parked: Option<Duration>,
+    /// A claim may find something, or has something to say.
+    pub news: bool,
+}
+
+impl Due {
+    /// Where nobody knows.
+    pub const ALL: Self = Self {
+        lapsed: true,
+        parked: Some(Duration::ZERO),
+        news: true,
+    };
 }
 
 /// The connections of one process for claims and records.
@@ -187,6 +207,26 @@ impl Store {
             )
             .await?;
         Claim::from_rows(&rows)
+    }
+
+    /// What waits for each of these consumers; one that is not there any more is left out.
+    pub async fn due(&self, consumers: &[i32]) -> Result<HashMap<i32, Due>, Error> {
+        let rows = self
+            .rows(
+                "select consumer, lapsed, parked_ms, news from outlast._due($1)",
+                &[(&consumers, Type::INT4_ARRAY)],
+            )
+            .await?;
+        let due = |row: &Row| {
+            let parked = row.get::<_, Option<i64>>(2);
+            let due = Due {
+                lapsed: row.get(1),
+                parked: parked.map(|ms| Duration::from_millis(ms.unsigned_abs())),
+                news: row.get(3),
+            };
+            (row.get(0), due)
+        };
+        Ok(rows.iter().map(due).collect())
     }
 
     /// When the next parked event of this consumer is due, from now; zero when it is due already.

@@ -18,6 +18,7 @@ use super::{
     record::{self, told},
     registry::Registry,
     signal::Stop,
+    sweep::Sweep,
     wake::Bell,
 };
 use crate::{
@@ -33,10 +34,10 @@ const IN_FLIGHT: usize = 2;
 /// While one of the two kinds has all that it may have, a look for the other comes this long after the one before, and
 /// only after news.
 const BESIDE: Duration = Duration::from_millis(25);
+/// After a claim that, woken by news, has brought less than it might have: without more news, a look comes after this long.
+const AFTER_ALL: Duration = Duration::from_millis(25);
 /// Without news, this long: other processes take tenants apart, too.
 const BESIDE_ANYWAY: Duration = Duration::from_secs(1);
-/// Without any news, everything is looked at this often: a bell that never rings loses nothing.
-const SWEEP: Duration = Duration::from_secs(5);
 
 /// One consumer of this process. Cheap to clone.
 #[derive(Clone)]
@@ -75,10 +76,11 @@ impl<S> Consumer<S> {
 /// Runs until the worker drains; then waits for its batches.
 pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     consumer: Consumer<S>,
+    sweep: Arc<Sweep>,
     bell: Bell,
     stop: Stop,
 ) -> Result<(), Error> {
-    let mut work = Work::new(consumer, stop.clone());
+    let mut work = Work::new(consumer, sweep, stop.clone());
     let mut failures: u32 = 0;
     while !stop.is_draining() {
         let seen = bell.rings();
@@ -92,6 +94,8 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
                 }
             }
             Err(error) if error.is_transient() => {
+                // What it has learned, and not done, is asked for again.
+                work.begin_anew();
                 failures = failures.saturating_add(1);
                 let pause = record::pause(failures);
                 told!(failures, %error, consumer = %work.consumer.name, retry_ms = pause.as_millis() as u64, "nothing was claimed");
@@ -118,6 +122,8 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
 enum Look {
     /// Something: the next look comes at once.
     Found,
+    /// What the bell has rung for, as far as one can tell: the next look comes after more news, or a little later.
+    All,
     /// Nothing is due: wait for news or a time.
     Nothing,
     /// Enough batches are in flight: wait for the end of one, or for a retry to become due.
@@ -126,6 +132,17 @@ enum Look {
     NoPlace,
     /// The destination is down: wait for the end of what runs, then for the time of the next probe.
     Down,
+}
+
+/// What has ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    /// News.
+    ByBell,
+    /// A time, where nothing was there before it.
+    ByTime,
+    /// Anything else.
+    Otherwise,
 }
 
 /// How many more batches may be claimed, of each kind of lane.
@@ -152,6 +169,7 @@ impl Room {
 /// What one consumer of this process has under way.
 struct Work<S> {
     consumer: Consumer<S>,
+    sweep: Arc<Sweep>,
     stop: Stop,
     /// How many handlers run at once.
     slots: Arc<Semaphore>,
@@ -163,29 +181,41 @@ struct Work<S> {
     /// the last one that found nothing.
     beside_at: Instant,
     beside_rings: Option<u64>,
+    /// What has ended the last wait.
+    woken: Woken,
+    /// How often the bell had rung before the last claim.
+    rings: Option<u64>,
     /// Parked events that are tried again. Apart from the batches, and never more than half of the places: what fails
     /// over and over does not hold up what is new.
     retries: JoinSet<Ended>,
-    reclaim_at: Instant,
-    parked_at: Instant,
+    /// When everything is looked at that nobody has told of.
+    sweep_at: Instant,
+    /// Somebody's lease has lapsed.
+    lapsed: bool,
+    /// When something parked is due, as far as we know.
+    parked_at: Option<Instant>,
     /// During an outage: when to probe again, and how often it was.
     probe_at: Option<Instant>,
     probes: u32,
 }
 
 impl<S: Clone + Send + Sync + 'static> Work<S> {
-    fn new(consumer: Consumer<S>, stop: Stop) -> Self {
+    fn new(consumer: Consumer<S>, sweep: Arc<Sweep>, stop: Stop) -> Self {
         let now = Instant::now();
         Self {
+            sweep_at: sweep.after(now),
+            sweep,
             slots: Arc::new(Semaphore::new(consumer.concurrency)),
             size: Size::new(consumer.settings.batch_rows),
             mains: JoinSet::new(),
             sides: JoinSet::new(),
             beside_at: now,
             beside_rings: None,
+            woken: Woken::Otherwise,
+            rings: None,
             retries: JoinSet::new(),
-            reclaim_at: now,
-            parked_at: now,
+            lapsed: true,
+            parked_at: Some(now),
             probe_at: None,
             probes: 0,
             consumer,
@@ -219,6 +249,13 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         }
     }
 
+    /// As if nothing were known.
+    fn begin_anew(&mut self) {
+        self.woken = Woken::Otherwise;
+        self.lapsed = true;
+        self.parked_at = Some(Instant::now());
+    }
+
     fn is_idle(&self) -> bool {
         self.mains.is_empty() && self.sides.is_empty() && self.retries.is_empty()
     }
@@ -233,22 +270,32 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         }
         if self.probe_at.take().is_some() {
             // It is over: what was given back and put off goes on now.
-            (self.reclaim_at, self.parked_at) = (Instant::now(), Instant::now());
+            self.begin_anew();
         }
         let (store, id) = (self.consumer.store.clone(), self.consumer.id);
         let lease = self.consumer.leases.length();
         let asked = Instant::now();
         let room = self.room();
-        if !room.is_none() && asked >= self.reclaim_at {
-            self.reclaim_at = asked + lease / 3;
+        // Nothing was there, and nobody has told of anything since: only a time has come.
+        let mut news = self.woken != Woken::ByTime || self.rings != Some(rings);
+        if asked >= self.sweep_at {
+            let due = self.sweep.of(self.sweep_at, id).await?;
+            self.sweep_at = self.sweep.after(asked);
+            self.lapsed |= due.lapsed;
+            let parked_at = due.parked.map(|after| asked + after);
+            self.parked_at = earlier(self.parked_at, parked_at);
+            news |= due.news;
+        }
+        if !room.is_none() && self.lapsed {
+            self.lapsed = false;
             let claim = store.reclaim(id, room.mains.max(room.sides), lease).await?;
             met(Point::Reclaimed, &claim);
             if self.start(claim, asked, Purpose::Work) {
                 return Ok(Look::Found);
             }
         }
-        if self.room_for_retries() > 0 && asked >= self.parked_at {
-            self.parked_at = asked + SWEEP;
+        if self.room_for_retries() > 0 && self.parked_at.is_some_and(|at| asked >= at) {
+            self.parked_at = None;
             let (types, versions) = self.consumer.registry.takes();
             let claim = store
                 .claim_parked(id, self.room_for_retries(), lease, types, versions)
@@ -256,18 +303,25 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             met(Point::ParkedClaimed, &claim);
             self.retry(claim, asked, Purpose::Work);
             if let Some(next) = store.parked_due(id).await? {
-                let next = Instant::now() + next.max(Duration::from_millis(5));
-                self.parked_at = self.parked_at.min(next);
+                self.parked_at = Some(Instant::now() + next.max(Duration::from_millis(5)));
             }
         }
         if room.is_none() || room.is_half() && !self.may_look_beside(rings, asked) {
             return Ok(Look::Enough);
         }
+        if !news {
+            return Ok(Look::Nothing);
+        }
+        self.rings = Some(rings);
         let bounds = self.consumer.bounds(self.size.rows(), room);
         let claim = store.claim(id, bounds).await?;
         met(Point::Claimed, &claim);
         let more = claim.more;
+        let all = self.woken == Woken::ByBell && !room.is_half() && self.is_all(&claim, bounds);
         let found = self.start(claim, asked, Purpose::Work) || more;
+        if found && all {
+            return Ok(Look::All);
+        }
         if room.is_half() {
             self.beside_at = if found { asked } else { asked + BESIDE };
             self.beside_rings = (!found).then_some(rings);
@@ -279,6 +333,15 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         })
     }
 
+    /// A claim that was not full, of a consumer without lanes of which others might have more.
+    fn is_all(&self, claim: &Claim, bounds: Bounds) -> bool {
+        !self.consumer.context.ordered
+            && !claim.more
+            && claim.events.len() < bounds.rows
+            && self.sides.is_empty()
+            && !claim.events.iter().any(Claimed::aside)
+    }
+
     /// One kind has all that it may have: a look for the other alone is worth it after news, or now and then.
     fn may_look_beside(&self, rings: u64, now: Instant) -> bool {
         let news = self.beside_rings.is_none_or(|seen| seen != rings);
@@ -287,36 +350,51 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
 
     /// Waits until another look can bring something.
     async fn wait(&mut self, look: Look, bell: &Bell, seen: u64) {
-        let (slots, retries_due) = (self.slots.clone(), self.room_for_retries() > 0);
-        let (half, short) = (self.room().is_half(), slots.available_permits() == 0);
-        let (rings, at) = (self.beside_rings, self.beside_at);
-        let until = match look {
-            Look::Found => return,
-            Look::Nothing if retries_due => self.reclaim_at.min(self.parked_at),
-            Look::Nothing => self.reclaim_at,
-            Look::Enough | Look::NoPlace => self.parked_at,
-            Look::Down => self.probe_at.unwrap_or(self.reclaim_at),
-        };
-        let timed = match look {
-            Look::Nothing => true,
-            Look::Enough => retries_due,
-            Look::Down => self.probe_at.is_some(),
-            Look::Found | Look::NoPlace => false,
-        };
-        tokio::select! {
-            () = bell.rung_since(seen), if matches!(look, Look::Nothing) => {}
-            () = tokio::time::sleep_until(until), if timed => {}
-            Ok(_) = slots.acquire(), if matches!(look, Look::NoPlace) || short && matches!(look, Look::Enough) => {}
-            () = beside(bell, rings, at), if half && matches!(look, Look::Enough) => {}
-            Some(ended) = self.mains.join_next() => self.learn(ended),
-            Some(ended) = self.sides.join_next() => self.learn(ended),
-            Some(ended) = self.retries.join_next() => {
-                // What waits behind an event is due as soon as that is done.
-                if self.consumer.context.ordered {
-                    self.parked_at = Instant::now();
+        let soon = Instant::now() + AFTER_ALL;
+        self.woken = Woken::Otherwise;
+        loop {
+            let (slots, retries_due) = (self.slots.clone(), self.room_for_retries() > 0);
+            let (half, short) = (self.room().is_half(), slots.available_permits() == 0);
+            let (rings, at) = (self.beside_rings, self.beside_at);
+            let parked_at = self.parked_at.filter(|_| retries_due);
+            let idle = parked_at.map_or(self.sweep_at, |at| at.min(self.sweep_at));
+            let until = match look {
+                Look::Found => return,
+                Look::All => idle.min(soon),
+                Look::Nothing => idle,
+                Look::Enough | Look::NoPlace => idle,
+                Look::Down => self.probe_at.unwrap_or(idle),
+            };
+            let timed = match look {
+                Look::All | Look::Nothing | Look::Enough => true,
+                Look::Down => self.probe_at.is_some(),
+                Look::Found | Look::NoPlace => false,
+            };
+            let listens = matches!(look, Look::All | Look::Nothing);
+            tokio::select! {
+                () = bell.rung_since(seen), if listens => self.woken = Woken::ByBell,
+                () = tokio::time::sleep_until(until), if timed => {
+                    if matches!(look, Look::Nothing) {
+                        self.woken = Woken::ByTime;
+                    }
                 }
-                self.tried(ended);
+                Ok(_) = slots.acquire(), if matches!(look, Look::NoPlace) || short && matches!(look, Look::Enough) => {}
+                () = beside(bell, rings, at), if half && matches!(look, Look::Enough) => {}
+                Some(ended) = self.mains.join_next() => {
+                    self.learn(ended);
+                    // Its end makes nothing new to claim, unless its lane was closed while it ran.
+                    if listens && !self.consumer.context.ordered { continue }
+                }
+                Some(ended) = self.sides.join_next() => self.learn(ended),
+                Some(ended) = self.retries.join_next() => {
+                    // What waits behind an event is due as soon as that is done.
+                    if self.consumer.context.ordered {
+                        self.parked_at = Some(Instant::now());
+                    }
+                    self.tried(ended);
+                }
             }
+            return;
         }
     }
 
@@ -359,10 +437,17 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
     /// What has failed may be due soon.
     fn tried(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
         match ended {
-            Ok(ended) if ended.failed > 0 => self.parked_at = Instant::now(),
+            Ok(ended) if ended.failed > 0 => self.parked_at = Some(Instant::now()),
             Ok(_) => {}
             Err(error) => tracing::error!(%error, "a batch ended without a report"),
         }
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
