@@ -223,6 +223,9 @@ impl Runner {
             report.again,
             took.as_secs_f64()
         ));
+        for figure in &verdict.figures {
+            self.write(false, format_args!("    {figure}"));
+        }
         for violation in &verdict.violations {
             // All of it is in the history.
             let first = violation.lines().next().unwrap_or_default();

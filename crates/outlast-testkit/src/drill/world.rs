@@ -61,6 +61,7 @@ struct Found {
     violations: Vec<String>,
     rest: Option<Rest>,
     report: Report,
+    figures: Vec<String>,
     processes: Vec<(String, Arc<Process>)>,
     /// Who may end badly.
     others: Vec<(String, Arc<Process>)>,
@@ -80,6 +81,8 @@ pub struct Verdict {
     pub rest: Option<Rest>,
     /// What the checker counted.
     pub report: Report,
+    /// What was measured.
+    pub figures: Vec<String>,
 }
 
 impl World {
@@ -187,6 +190,12 @@ impl World {
         self.found().report.clone()
     }
 
+    /// Something was measured.
+    pub(super) fn figure(&self, what: impl Display) {
+        self.note(&what);
+        self.found().figures.push(what.to_string());
+    }
+
     /// A promise is broken.
     pub(super) fn violated(&self, what: impl Display) {
         self.note(format_args!("VIOLATION  {what}"));
@@ -282,6 +291,7 @@ impl World {
             violations: found.violations,
             rest: found.rest,
             report: found.report,
+            figures: found.figures,
         }
     }
 

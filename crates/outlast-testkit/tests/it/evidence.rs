@@ -111,6 +111,11 @@ async fn wake_another_process_takes_the_watch_of_one_that_was_killed_or_stands_s
     holds("wake").await;
 }
 
+#[tokio::test]
+async fn load_neither_waking_by_emits_nor_a_migration_behind_a_reader_keeps_emits_waiting() {
+    holds("load").await;
+}
+
 /// All at once: they wait more than they work.
 async fn seen(faults: &[(&str, &str)]) {
     let seen = faults.iter().map(|(plant, seen)| async move {

@@ -9,6 +9,7 @@ mod e3;
 mod e5;
 mod e7;
 mod e8;
+mod load;
 mod million;
 mod wake;
 
@@ -118,6 +119,7 @@ pub fn all() -> Vec<Row> {
         e11::row(),
         e13::row(),
         wake::row(),
+        load::row(),
         million::row(),
     ]
 }

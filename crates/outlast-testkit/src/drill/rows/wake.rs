@@ -118,7 +118,7 @@ async fn dies(world: Arc<World>, way: &'static str, fate: Fate) -> Result<()> {
     world.settle(&specs, 0).await
 }
 
-async fn woken_by(world: &World, way: &str) -> Result<()> {
+pub(super) async fn woken_by(world: &World, way: &str) -> Result<()> {
     let (mut client, _driver) = connect::connect(&Target::parse(world.url())?).await?;
     let mut wanted = Values::default();
     wanted.set("wake", way).map_err(anyhow::Error::msg)?;
