@@ -84,6 +84,17 @@ async fn claims(client: Client, consumer: i32, stop: Arc<AtomicBool>) -> (Vec<Du
     }
 }
 
+/// The longest that anybody but the cleaner has waited for the lock of a relation, as the server knows it.
+async fn waits(client: Client, cleaner: i32, stop: Arc<AtomicBool>) -> Duration {
+    let sql = "select coalesce(max(extract(epoch from clock_timestamp() - waitstart)), 0)::float8
+        from pg_locks where locktype = 'relation' and not granted and pid <> $1";
+    let mut longest = 0.0_f64;
+    while !stop.load(Ordering::Relaxed) {
+        longest = longest.max(sql::one(&client, sql, &[&cleaner]).await);
+    }
+    Duration::from_secs_f64(longest)
+}
+
 /// Rows of long ago in a leaf, that nobody has to pass: their transactions are older than any tick.
 async fn fill(barn: &Barn, slot: i16) {
     let sql = format!(
@@ -96,8 +107,16 @@ async fn fill(barn: &Barn, slot: i16) {
     sql::run(&barn.client, &sql).await;
 }
 
-/// One run of some seconds; how often a leaf was emptied, and the times.
-async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
+/// What a run of some seconds has seen.
+struct Seen {
+    emptied: usize,
+    late: usize,
+    emits: Times,
+    claims: Times,
+    longest_wait: Duration,
+}
+
+async fn run(emptying: bool, length: Duration) -> Seen {
     let barn = Barn::new().await;
     let stop = Arc::new(AtomicBool::new(false));
     let emitting = tokio::spawn(emits(barn.house.connect().await, stop.clone()));
@@ -107,6 +126,8 @@ async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
         stop.clone(),
     ));
     let mut cleaner = barn.house.connect().await;
+    let pid = sql::one(&cleaner, "select pg_backend_pid()", &[]).await;
+    let waiting = tokio::spawn(waits(barn.house.connect().await, pid, stop.clone()));
     let (mut emptied, mut late) = (0, 0);
     let began = Instant::now();
     let slot = (barn.log_slot().await + 5) % 16;
@@ -137,29 +158,35 @@ async fn run(emptying: bool, length: Duration) -> (usize, usize, Times, Times) {
     let (claims, events) = claiming.await.expect("claims");
     assert_eq!(events, emits.len(), "nothing is lost beside it");
     barn.must_be_sound().await;
-    (emptied, late, Times::new(emits), Times::new(claims))
+    Seen {
+        emptied,
+        late,
+        emits: Times::new(emits),
+        claims: Times::new(claims),
+        longest_wait: waiting.await.expect("looks"),
+    }
 }
 
-/// The bound is the machine's own worst without emptying, and 100 ms.
+/// Their own times are the machine's, too (without emptying some take longer than any bound), so what is judged is how long
+/// anybody has waited for a lock. An hour and more lie between two of these in production, here some milliseconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn emits_and_claims_hardly_wait_while_slots_are_emptied_in_a_loop() {
     let length = Duration::from_secs(if seeds::long() { 20 } else { 2 });
-    let (_, _, emits, claims) = run(false, length).await;
-    println!("without: emits {emits}; claims {claims}");
-    let worst = emits.most().max(claims.most());
-    let (emptied, late, emits, claims) = run(true, length).await;
-    println!("{emptied} leaves emptied, {late} not in time: emits {emits}; claims {claims}");
-    assert!(emptied + late > 0);
+    let without = run(false, length).await;
+    println!(
+        "without: emits {}; claims {}",
+        without.emits, without.claims
+    );
+    let seen = run(true, length).await;
+    println!(
+        "{} leaves emptied, {} not in time, the longest wait for a lock {:.1?}: emits {}; claims {}",
+        seen.emptied, seen.late, seen.longest_wait, seen.emits, seen.claims
+    );
+    assert!(seen.emptied + seen.late > 0);
     if seeds::long() {
-        assert!(emptied > 10, "{emptied}");
-        assert!(
-            emits.most() <= worst + Duration::from_millis(100),
-            "an emit"
-        );
-        assert!(
-            claims.most() <= worst + Duration::from_millis(100),
-            "a claim"
-        );
+        assert!(seen.emptied > 10, "{}", seen.emptied);
+        let bound = Duration::from_millis(100);
+        assert!(seen.longest_wait <= bound, "{:?}", seen.longest_wait);
     }
 }
 
