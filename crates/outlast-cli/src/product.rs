@@ -65,6 +65,8 @@ enum Command {
     Verify(verify::Verify),
     /// Show what is kept and why, and remove what is finished
     Retention(retention::Retention),
+    /// Show what goes to brokers; publish it once more
+    Relay(relay::Relay),
     /// Pause consumers
     Pause(pause::Pause),
     /// Resume paused consumers
@@ -97,6 +99,7 @@ impl Cli {
             Command::Emit(c) => c.run(global).await,
             Command::Verify(c) => c.run(global).await,
             Command::Retention(c) => c.run(global).await,
+            Command::Relay(c) => c.run(global).await,
             Command::Pause(c) => c.run(global).await,
             Command::Resume(c) => c.run(global).await,
             Command::Apply(c) => c.run(global).await,

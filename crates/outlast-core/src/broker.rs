@@ -148,5 +148,57 @@ impl fmt::Display for BrokerError {
 
 impl std::error::Error for BrokerError {}
 
+impl<B: Broker + ?Sized> Broker for std::sync::Arc<B> {
+    fn kind(&self) -> &'static str {
+        (**self).kind()
+    }
+
+    fn limits(&self) -> Limits {
+        (**self).limits()
+    }
+
+    fn validate(&self, message: &Message) -> Result<(), String> {
+        (**self).validate(message)
+    }
+
+    fn publish<'a>(
+        &'a self,
+        messages: &'a [Message],
+        within: Duration,
+    ) -> BoxFuture<'a, Vec<Published>> {
+        (**self).publish(messages, within)
+    }
+
+    fn ensure<'a>(
+        &'a self,
+        topology: &'a Topology,
+        how: Ensure,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Finding>, BrokerError>> {
+        (**self).ensure(topology, how, within)
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        subscription: &'a Subscription,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Subscribed>, BrokerError>> {
+        (**self).subscribe(subscription, within)
+    }
+
+    fn probe(&self, within: Duration) -> BoxFuture<'_, Result<(), BrokerError>> {
+        (**self).probe(within)
+    }
+
+    fn dead<'a>(
+        &'a self,
+        subscription: &'a Subscription,
+        most: usize,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Delivered>, BrokerError>> {
+        (**self).dead(subscription, most, within)
+    }
+}
+
 // Invariant: a broker is behind a pointer everywhere, so that it is no type parameter of anything.
 const _: fn(&dyn Broker) = |_| ();

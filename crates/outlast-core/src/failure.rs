@@ -144,6 +144,13 @@ impl Failure {
         self
     }
 
+    /// Spends no attempt: what failed says nothing about this event.
+    #[doc(hidden)]
+    pub fn uncharged(mut self) -> Self {
+        self.charged = false;
+        self
+    }
+
     /// Whether the try is taken from the budget of attempts. PostgreSQL's "try again" (40001, 40P01) and throttling are not.
     pub fn is_charged(&self) -> bool {
         self.charged && self.class != Class::Throttled

@@ -66,6 +66,12 @@ impl<Id: PartialEq> Outage<Id> {
         self.open
     }
 
+    /// Learns that the destination has said itself that it takes nothing: no more events have to fail. Answers whether the
+    /// outage begins with it.
+    pub fn refused(&mut self) -> bool {
+        !std::mem::replace(&mut self.open, true)
+    }
+
     /// Learns of the failure of a probe: the pause before the next one is longer.
     pub fn probe_failed(&mut self, failure: &Failure) {
         if self.open && failure.class != Class::Permanent {
@@ -87,6 +93,14 @@ impl<Id: PartialEq> Outage<Id> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_destination_that_says_so_itself_is_down_at_once_and_back_with_one_success() {
+        let mut outage = Outage::<u8>::default();
+        assert!(outage.refused() && outage.is_open());
+        assert!(!outage.refused(), "it is down already");
+        assert!(outage.succeeded() && !outage.is_open());
+    }
 
     fn fails(outage: &mut Outage<usize>, events: std::ops::Range<usize>) -> bool {
         let mut events = events;

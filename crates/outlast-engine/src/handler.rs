@@ -7,6 +7,7 @@
 pub(crate) mod around;
 mod batch;
 mod effect;
+pub(crate) mod publish;
 pub(crate) mod seal;
 mod tx;
 
@@ -32,8 +33,12 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub(crate) struct Received {
     pub(crate) id: Uuid,
+    /// Its place in the log.
+    pub(crate) log_id: i64,
     pub(crate) name: String,
     pub(crate) version: u16,
+    pub(crate) source: Option<String>,
+    pub(crate) subject: Option<String>,
     pub(crate) tenant: String,
     pub(crate) key: Option<String>,
     pub(crate) key_seq: Option<i64>,
@@ -129,14 +134,39 @@ pub(crate) enum End {
     NotStarted,
 }
 
-/// How a batch ended. Events that could not be read fail one by one; the others share one end.
+/// How a batch ended. Some events fail one by one; the others share one end.
 #[derive(Debug)]
 pub(crate) struct BatchEnd {
-    pub(crate) unreadable: Vec<(Uuid, Failure)>,
+    /// What could not be read, or was refused.
+    pub(crate) failed: Vec<(Uuid, Failure)>,
     /// Their keys were destroyed: nothing is left to handle.
     pub(crate) erased: Vec<Uuid>,
     pub(crate) ids: Vec<Uuid>,
     pub(crate) end: End,
+    /// What nothing is recorded of: it is given back.
+    pub(crate) left: Option<Left>,
+}
+
+/// Events of a batch that are given back without a charge.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Those that were tried: with each, the destination is that much nearer to counting as down.
+    pub(crate) tried: Vec<(Uuid, Failure)>,
+    /// The destination has said itself that it takes nothing: no more of them need to fail.
+    pub(crate) refused: bool,
+}
+
+impl BatchEnd {
+    /// All of these events have this end.
+    pub(crate) fn all(ids: Vec<Uuid>, end: End) -> Self {
+        Self {
+            failed: Vec::new(),
+            erased: Vec::new(),
+            ids,
+            end,
+            left: None,
+        }
+    }
 }
 
 /// What all tries of a consumer share.
@@ -178,6 +208,8 @@ pub(crate) enum Form<S> {
     Tx(Arc<dyn One<S>>, Arc<dyn Probe>),
     /// Many events in one transaction of the user's pool.
     Batch(Arc<dyn Many<S>>, Arc<dyn Probe>),
+    /// Many events to a broker; sealed by the engine afterwards.
+    Publish(Arc<publish::Publisher>),
 }
 
 impl<S> Clone for Form<S> {
@@ -186,6 +218,7 @@ impl<S> Clone for Form<S> {
             Self::Effect(one) => Self::Effect(one.clone()),
             Self::Tx(one, probe) => Self::Tx(one.clone(), probe.clone()),
             Self::Batch(many, probe) => Self::Batch(many.clone(), probe.clone()),
+            Self::Publish(publisher) => Self::Publish(publisher.clone()),
         }
     }
 }
@@ -203,7 +236,7 @@ impl<S> Handler<S> {
     /// The pool that it writes through, if it has one.
     pub(crate) fn probe(&self) -> Option<&Arc<dyn Probe>> {
         match &self.form {
-            Form::Effect(_) => None,
+            Form::Effect(_) | Form::Publish(_) => None,
             Form::Tx(_, probe) | Form::Batch(_, probe) => Some(probe),
         }
     }
@@ -215,6 +248,7 @@ impl<S> fmt::Debug for Handler<S> {
             Form::Effect(_) => "on",
             Form::Tx(..) => "on_tx",
             Form::Batch(..) => "on_batch",
+            Form::Publish(_) => "publish",
         };
         write!(f, "{form} {} ≤ {}", self.name, self.version)
     }

@@ -6,6 +6,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Hook, HookError, Pool};
+use outlast_core::{Broker, Codec};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
@@ -15,9 +16,10 @@ use outlast_postgres::{
 use tokio::task::JoinSet;
 
 use crate::{
-    consumer::Start,
+    consumer::{Consumer as Planned, Start},
     crash::{self, Point},
-    handler::{Context, Probe},
+    handler::{Around, Context, Probe},
+    settings::Settings,
     worker::Plan,
 };
 use leases::Leases;
@@ -34,6 +36,7 @@ pub(crate) mod leases;
 mod maintenance;
 mod record;
 pub(crate) mod registry;
+mod relay;
 pub(crate) mod signal;
 mod sweep;
 mod tries;
@@ -97,7 +100,8 @@ where
     let store = Store::new(connections.clone(), place.clone());
     let pooled = check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
-    let consumers = register(plan, &store, &leases).await?;
+    let (common, planned, relays) = Common::of(plan, &store, &leases);
+    let consumers = register(&common, planned).await?;
     let ids = consumers.iter().map(|consumer| consumer.id).collect();
     let sweep = Arc::new(Sweep::new(store.clone(), ids, leases.length()));
     crash::at(Point::Registered);
@@ -124,6 +128,10 @@ where
             bell.clone(),
             stopped.clone(),
         ));
+    }
+    for (name, broker) in relays {
+        let relay = relay::Relay::new(common.clone(), name, broker, bell.clone());
+        loops.spawn(relay.run(stopped.clone()));
     }
     if pooled && !loops.is_empty() {
         loops.spawn(ask_again(connections, place.clone(), heartbeat, stopped));
@@ -290,61 +298,103 @@ async fn ask_again(
     }
 }
 
+/// What all consumers of this process share.
+#[derive(Clone)]
+pub(crate) struct Common<S> {
+    state: S,
+    around: Option<Around>,
+    codec: Option<Arc<dyn Codec>>,
+    settings: Arc<Settings>,
+    store: Store,
+    leases: Leases,
+}
+
+/// Brokers by the name that routes use.
+type Relays = Vec<(String, Arc<dyn Broker>)>;
+
+impl<S> Common<S> {
+    /// What is shared, the consumers of the plan, and its brokers.
+    pub(crate) fn of(
+        plan: Plan<S>,
+        store: &Store,
+        leases: &Leases,
+    ) -> (Self, Vec<Planned<S>>, Relays) {
+        let common = Self {
+            state: plan.state,
+            around: plan.around,
+            codec: plan.codec,
+            settings: Arc::new(plan.settings),
+            store: store.clone(),
+            leases: leases.clone(),
+        };
+        (common, plan.consumers, plan.relays)
+    }
+}
+
 /// Registers every consumer of the plan; each is committed when it is there. The pools of its handlers must lead to the
 /// same database.
 pub(crate) async fn register<S>(
-    plan: Plan<S>,
-    store: &Store,
-    leases: &Leases,
+    common: &Common<S>,
+    planned: Vec<Planned<S>>,
 ) -> Result<Vec<consumer::Consumer<S>>, Error>
 where
     S: Clone + Send + Sync + 'static,
 {
-    let settings = Arc::new(plan.settings);
     let mut consumers = Vec::new();
-    for planned in plan.consumers {
-        let registry = Registry::new(planned.handlers);
-        for handler in registry.handlers() {
-            if let Some(probe) = handler.probe() {
-                same_database(store, probe.as_ref(), &planned.name).await?;
-            }
-        }
-        let registered = store
-            .register(&Registration {
-                name: planned.name.clone(),
-                types: registry.types().to_vec(),
-                earliest: planned.start == Start::Earliest,
-                ordered: planned.ordered,
-                tenants: planned.tenants.clone(),
-                sources: planned.sources.clone(),
-                owner: planned.owner.clone(),
-                attempts: settings.attempts,
-                local: registry.handlers().all(|handler| handler.probe().is_some()),
-            })
-            .await?;
-        if let Some(reason) = &registered.paused {
-            tracing::warn!(consumer = %planned.name, reason, "paused by an operator: it claims nothing until it is resumed");
-        }
-        let name: Arc<str> = planned.name.into();
-        consumers.push(consumer::Consumer {
-            id: registered.id,
-            context: Context {
-                consumer: name.clone(),
-                ordered: planned.ordered,
-                around: plan.around.clone(),
-                codec: plan.codec.clone(),
-            },
-            name,
-            state: plan.state.clone(),
-            registry: Arc::new(registry),
-            store: store.clone(),
-            leases: leases.clone(),
-            destination: destination::Destination::new(),
-            settings: settings.clone(),
-            concurrency: planned.concurrency.unwrap_or(settings.concurrency),
-        });
+    for planned in planned {
+        consumers.push(register_one(common, planned).await?);
     }
     Ok(consumers)
+}
+
+async fn register_one<S>(
+    common: &Common<S>,
+    planned: Planned<S>,
+) -> Result<consumer::Consumer<S>, Error>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let (store, settings) = (&common.store, &common.settings);
+    let registry = Registry::new(planned.handlers);
+    for handler in registry.handlers() {
+        if let Some(probe) = handler.probe() {
+            same_database(store, probe.as_ref(), &planned.name).await?;
+        }
+    }
+    let registered = store
+        .register(&Registration {
+            name: planned.name.clone(),
+            types: registry.types().to_vec(),
+            earliest: planned.start == Start::Earliest,
+            ordered: planned.ordered,
+            tenants: planned.tenants.clone(),
+            sources: planned.sources.clone(),
+            owner: planned.owner.clone(),
+            attempts: settings.attempts,
+            local: registry.handlers().all(|handler| handler.probe().is_some()),
+        })
+        .await?;
+    if let Some(reason) = &registered.paused {
+        tracing::warn!(consumer = %planned.name, reason, "paused by an operator: it claims nothing until it is resumed");
+    }
+    let name: Arc<str> = planned.name.into();
+    Ok(consumer::Consumer {
+        id: registered.id,
+        context: Context {
+            consumer: name.clone(),
+            ordered: planned.ordered,
+            around: common.around.clone(),
+            codec: common.codec.clone(),
+        },
+        name,
+        state: common.state.clone(),
+        registry: Arc::new(registry),
+        store: store.clone(),
+        leases: common.leases.clone(),
+        destination: destination::Destination::new(),
+        settings: settings.clone(),
+        concurrency: planned.concurrency.unwrap_or(settings.concurrency),
+    })
 }
 
 /// A handler's own pool and ours must lead to one database: else its effects and the seal would be two commits.

@@ -7,7 +7,7 @@ use crate::{
     handler::{About, Around, Handler, Running},
     settings::Settings,
 };
-use outlast_core::{Codec, Failure, Outcome, name};
+use outlast_core::{Broker, Codec, Failure, Outcome, name};
 use outlast_postgres::{Error, connect::Target, schema::Schema, tx::BoxFuture};
 use std::{collections::HashSet, fmt, future::Future, sync::Arc};
 
@@ -38,6 +38,8 @@ pub struct Worker<S> {
 pub(crate) struct Plan<S> {
     pub(crate) state: S,
     pub(crate) consumers: Vec<Consumer<S>>,
+    /// By the name that routes use.
+    pub(crate) relays: Vec<(String, Arc<dyn Broker>)>,
     pub(crate) around: Option<Around>,
     pub(crate) settings: Settings,
     /// The handle's, or what is wrong with it; the settings may name another.
@@ -86,6 +88,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
             plan: Plan {
                 state,
                 consumers: Vec::new(),
+                relays: Vec::new(),
                 around: None,
                 settings,
                 schema,
@@ -99,6 +102,23 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// Adds a consumer. Its name may appear once in a process.
     pub fn consumer(mut self, consumer: Consumer<S>) -> Self {
         self.plan.consumers.push(consumer);
+        self
+    }
+
+    /// Publishes events to a broker, as the routes for this name say, which are settings of the cluster (`outlast apply`).
+    ///
+    /// Each route has its own progress, in a consumer `relay/ROUTE`: what was committed is published at least once, always
+    /// with the same id, and is done when the broker has confirmed it. Several processes may relay to the same broker; they
+    /// share the work. New routes are taken up within [`Settings::heartbeat`].
+    ///
+    /// ```no_run
+    /// # use outlast_engine::{Outlast, Worker};
+    /// # fn f(worker: Worker<()>, nats: impl outlast_core::Broker) -> Worker<()> {
+    /// worker.relay("nats", nats)
+    /// # }
+    /// ```
+    pub fn relay(mut self, name: &str, broker: impl Broker) -> Self {
+        self.plan.relays.push((name.to_owned(), Arc::new(broker)));
         self
     }
 
@@ -268,6 +288,11 @@ impl<S> Plan<S> {
             if consumer.concurrency == Some(0) {
                 problems.push(format!("consumer {name}: concurrency is 0"));
             }
+            if name.starts_with("relay/") {
+                problems.push(format!(
+                    "consumer {name}: names that begin with relay/ are those of routes"
+                ));
+            }
             let mut types = HashSet::new();
             for handler in &consumer.handlers {
                 if let Err(bad) = name::check_types(&handler.name) {
@@ -279,6 +304,15 @@ impl<S> Plan<S> {
                         handler.name
                     ));
                 }
+            }
+        }
+        let mut brokers = HashSet::new();
+        for (name, _) in &self.relays {
+            if let Err(bad) = name::check(name) {
+                problems.push(format!("broker {bad}"));
+            }
+            if !brokers.insert(name) {
+                problems.push(format!("broker {name} is there twice"));
             }
         }
         problems

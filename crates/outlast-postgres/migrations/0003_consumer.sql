@@ -81,7 +81,7 @@ create table outlast._batch (
 -- a reclaim is a delete and an insert with a new token, so that a stale token never matches again.
 create table outlast._lease (
   token           uuid primary key,
-  room            text not null check (room in ('batch', 'parked', 'poller', 'maintenance')),
+  room            text not null check (room in ('batch', 'parked', 'poller', 'maintenance', 'rewind')),
   consumer        int,
   lane            int,
   seq             bigint,
@@ -97,6 +97,7 @@ create table outlast._lease (
 create unique index _lease_batch on outlast._lease (consumer, lane, seq) where room = 'batch';
 create unique index _lease_parked on outlast._lease (consumer, event_id) where room = 'parked';
 create unique index _lease_poller on outlast._lease (room) where room = 'poller';
+create unique index _lease_rewind on outlast._lease (consumer) where room = 'rewind';
 
 -- From where on a lane may have leases: below it none is left, and none comes. The newest row of a lane counts. What is
 -- dead of leases stays in their index while somebody holds an old snapshot.

@@ -17,3 +17,14 @@ create table outlast._audit (
   about           text not null,
   detail          jsonb
 );
+
+-- Where events go outside: what a relay publishes to a broker. Each route is read by a consumer of its own, relay/NAME.
+create table outlast._route (
+  name            text primary key check (name ~ '^[a-z0-9._-]{1,90}$'),
+  broker          text not null check (broker ~ '^[a-z0-9._-]{1,90}$'),   -- which of the relay's brokers
+  topic           text not null check (length(topic) between 1 and 500),  -- {type} stands for the event's type
+  types           text[] not null check (cardinality(types) between 1 and 1000),
+  ordered         boolean not null,            -- part of what its consumer is: never changed
+  attributes      jsonb not null check (jsonb_typeof(attributes) = 'object'),
+  changed_at      timestamptz not null
+);

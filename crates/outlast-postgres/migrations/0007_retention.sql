@@ -49,3 +49,25 @@ create unique index _lease_maintenance on outlast._lease (room) where room = 'ma
 
 -- Old deduplication keys are found by it.
 create index _dedup_taken on outlast._dedup (taken_at);
+
+-- What a route publishes once more, because an operator asked for it: a range of time of what the log still holds.
+create table outlast._rewind (
+  id              bigint generated always as identity primary key,
+  consumer        int not null references outlast._consumer (id),
+  round           int not null check (round > 0),                -- which rewind of its consumer: a broker that drops doubles is told
+  since           timestamptz not null,
+  until           timestamptz not null check (until > since),
+  hi              bigint not null,             -- what came later is not part of it
+  period          bigint not null,             -- where it stands: how many slot lengths since 1970, and an id of that slot
+  at_id           bigint not null,
+  events          bigint not null,             -- how many there were when it was asked for
+  sent            bigint not null default 0,
+  refused         bigint not null default 0,   -- messages that the broker can never take
+  state           text not null default 'running' check (state in ('running', 'done', 'cancelled')),
+  reason          text,
+  actor           text not null,
+  asked_at        timestamptz not null,
+  ended_at        timestamptz,
+  check ((state = 'running') = (ended_at is null)),
+  unique (consumer, round)
+);

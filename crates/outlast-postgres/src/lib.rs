@@ -10,6 +10,7 @@ pub mod connect;
 pub mod error;
 pub mod event;
 pub mod migrate;
+pub mod relay;
 pub mod retention;
 pub mod schema;
 pub mod setting;

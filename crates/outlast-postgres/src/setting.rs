@@ -2,12 +2,17 @@
 //!
 //! Names, kinds and defaults stand in one place, the SQL function `_settings`; this file reads its text.
 
-use std::{collections::BTreeMap, fmt, sync::LazyLock, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::LazyLock,
+    time::Duration,
+};
 
 use outlast_core::duration;
 use tokio_postgres::{Client, Transaction, types::Type};
 
-use crate::Error;
+use crate::{Error, relay::Route};
 
 /// One setting that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,21 +96,27 @@ impl Setting {
     }
 }
 
-/// A value for every setting.
+/// A value for every setting, and every route of the relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Values(BTreeMap<&'static str, String>);
+pub struct Values {
+    texts: BTreeMap<&'static str, String>,
+    routes: BTreeMap<String, Route>,
+}
 
 impl Default for Values {
     fn default() -> Self {
         let standard = |setting: &Setting| (setting.name, setting.standard.to_owned());
-        Self(all().iter().map(standard).collect())
+        Self {
+            texts: all().iter().map(standard).collect(),
+            routes: BTreeMap::new(),
+        }
     }
 }
 
 impl Values {
     /// The value of this name; empty when there is no such setting.
     pub fn get(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+        self.texts.get(name).map_or("", String::as_str)
     }
 
     /// The value as a time; zero when it is none.
@@ -119,7 +130,20 @@ impl Values {
     /// When there is no such setting, or its value cannot be this; says what would have been right.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let setting = find(name).ok_or_else(|| "unknown setting".to_owned())?;
-        self.0.insert(setting.name, setting.read(value)?);
+        self.texts.insert(setting.name, setting.read(value)?);
+        Ok(())
+    }
+
+    /// Takes one route.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn set_route(&mut self, name: &str, route: Route) -> Result<(), String> {
+        let problems = route.problems(name);
+        if !problems.is_empty() {
+            return Err(problems.join("; "));
+        }
+        self.routes.insert(name.to_owned(), route);
         Ok(())
     }
 
@@ -175,6 +199,17 @@ pub struct Change {
     pub becomes: String,
 }
 
+impl Change {
+    fn of_route(name: &str, was: Option<&Route>, becomes: Option<&Route>) -> Self {
+        let shown = |route: Option<&Route>| route.map_or_else(|| "none".to_owned(), Route::shown);
+        Self {
+            name: format!("route.{name}"),
+            was: shown(was),
+            becomes: shown(becomes),
+        }
+    }
+}
+
 /// What [`apply`] would change.
 ///
 /// # Errors
@@ -195,7 +230,32 @@ pub async fn plan(client: &Client, wanted: &Values) -> Result<Vec<Change>, Error
             });
         }
     }
+    changes.extend(differences(&routes(client).await?, &wanted.routes));
     Ok(changes)
+}
+
+/// Every route of this database, as the database keeps it.
+async fn routes(client: &Client) -> Result<BTreeMap<String, Route>, Error> {
+    let sql = "select name, jsonb_build_object('broker', broker, 'topic', topic, 'types', types, 'ordered', ordered, 'attributes', attributes)
+        from outlast.route";
+    let rows = client.query_typed(sql, &[]).await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, route(row.try_get(1)?)?)))
+        .collect()
+}
+
+fn route(value: serde_json::Value) -> Result<Route, Error> {
+    serde_json::from_value(value).map_err(|why| Error::Unexpected(format!("a route: {why}")))
+}
+
+fn differences(now: &BTreeMap<String, Route>, wanted: &BTreeMap<String, Route>) -> Vec<Change> {
+    let names: BTreeSet<_> = now.keys().chain(wanted.keys()).collect();
+    let differ = names
+        .into_iter()
+        .filter(|name| now.get(*name) != wanted.get(*name));
+    differ
+        .map(|name| Change::of_route(name, now.get(name), wanted.get(name)))
+        .collect()
 }
 
 /// Makes these the settings, if that changes exactly what was shown before. All in one transaction, each change with its
@@ -221,7 +281,7 @@ pub async fn apply(client: &mut Client, wanted: &Values, shown: &[Change]) -> Re
 }
 
 async fn write(tx: &Transaction<'_>, wanted: &Values) -> Result<Vec<Change>, Error> {
-    let (names, values): (Vec<&str>, Vec<&String>) = wanted.0.iter().unzip();
+    let (names, values): (Vec<&str>, Vec<&String>) = wanted.texts.iter().unzip();
     let rows = tx
         .query_typed(
             "select name, was, becomes from outlast._apply($1, $2)",
@@ -233,7 +293,25 @@ async fn write(tx: &Transaction<'_>, wanted: &Values) -> Result<Vec<Change>, Err
         was: row.get(1),
         becomes: row.get(2),
     };
-    Ok(rows.iter().map(one).collect())
+    let mut changes: Vec<_> = rows.iter().map(one).collect();
+    let routes = serde_json::to_value(&wanted.routes)
+        .map_err(|why| Error::Unexpected(format!("routes: {why}")))?;
+    let rows = tx
+        .query_typed(
+            "select name, was, becomes from outlast._apply_routes($1)",
+            &[(&routes, Type::JSONB)],
+        )
+        .await?;
+    for row in rows {
+        let read = |nth| {
+            let value: Option<serde_json::Value> = row.try_get(nth)?;
+            value.map(route).transpose()
+        };
+        let (was, becomes) = (read(1)?, read(2)?);
+        let name: String = row.try_get(0)?;
+        changes.push(Change::of_route(&name, was.as_ref(), becomes.as_ref()));
+    }
+    Ok(changes)
 }
 
 #[cfg(test)]

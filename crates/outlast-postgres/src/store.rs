@@ -501,7 +501,7 @@ impl Store {
         Ok(rows)
     }
 
-    async fn rows(
+    pub(crate) async fn rows(
         &self,
         sql: &str,
         args: &[(&(dyn ToSql + Sync), Type)],
@@ -541,10 +541,10 @@ async fn within<T>(what: &str, work: impl Future<Output = T>) -> Result<T, Error
         })
 }
 
-fn millis(d: Duration) -> i32 {
+pub(crate) fn millis(d: Duration) -> i32 {
     i32::try_from(d.as_millis()).unwrap_or(i32::MAX)
 }
 
-fn int(n: usize) -> i32 {
+pub(crate) fn int(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }

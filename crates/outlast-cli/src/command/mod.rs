@@ -14,6 +14,7 @@ pub(crate) mod incidents;
 pub(crate) mod migrate;
 pub(crate) mod parked;
 pub(crate) mod pause;
+pub(crate) mod relay;
 pub(crate) mod restore;
 pub(crate) mod retention;
 pub(crate) mod run;

@@ -19,6 +19,8 @@ use crate::{
 
 /// Its name.
 pub(crate) const SECTION: &str = "cluster";
+/// The table in it that has a table for each route of the relay.
+const ROUTES: &str = "route";
 
 /// What one file says. Whatever it does not name has its default.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub(crate) struct Section {
     /// Where each name was set.
     pub(crate) origins: BTreeMap<&'static str, Origin>,
     pub(crate) problems: Vec<String>,
+    /// Where the table of routes is.
+    routes: Option<Origin>,
 }
 
 impl Section {
@@ -44,6 +48,7 @@ impl Section {
             return Some(read);
         };
         read.take(table, "", content, shown);
+        read.take_routes(content);
         // What does not fit together is only worth a word when each fits by itself.
         if read.problems.is_empty() {
             let misfits = read.values.problems();
@@ -58,6 +63,10 @@ impl Section {
         for (key, value) in table {
             let name = format!("{before}{}", key.get_ref());
             let origin = format!("{shown}:{}", line(content, key.span().start));
+            if before.is_empty() && name == ROUTES {
+                self.routes = matches!(value.get_ref(), DeValue::Table(_)).then_some(origin);
+                continue;
+            }
             match value.get_ref() {
                 DeValue::Table(table) => self.take(table, &format!("{name}."), content, shown),
                 DeValue::String(value) => self.put(&name, value, origin),
@@ -65,6 +74,26 @@ impl Section {
                     "{} ({origin}): a text in quotes is expected",
                     text::line(&name)
                 )),
+            }
+        }
+    }
+
+    /// Each table below `route` is one route, read as a whole.
+    fn take_routes(&mut self, content: &str) {
+        let Some(origin) = &self.routes else { return };
+        let read: Result<toml::Table, _> = toml::from_str(content);
+        let section = read.ok().and_then(|mut all| all.remove(SECTION));
+        let routes = section.and_then(|section| section.get(ROUTES)?.as_table().cloned());
+        for (name, route) in routes.into_iter().flatten() {
+            let shown = text::line(&name);
+            let taken = route
+                .try_into()
+                .map_err(|why| why.to_string())
+                .and_then(|route| self.values.set_route(&name, route));
+            if let Err(why) = taken {
+                let why = text::line(why.trim());
+                self.problems
+                    .push(format!("route.{shown} ({origin}): {why}"));
             }
         }
     }

@@ -49,15 +49,9 @@ where
             let (attempts, unreadable, erased) = read::<E>(&deliveries).await;
             if context.ordered && !unreadable.is_empty() && deliveries.len() > 1 {
                 // Later events of its key have to wait behind it: found out one by one.
-                return BatchEnd {
-                    unreadable: Vec::new(),
-                    erased: Vec::new(),
-                    ids: deliveries
-                        .iter()
-                        .map(|delivery| delivery.event.id)
-                        .collect(),
-                    end: End::Failed(Failure::unclassified("one of these cannot be read")),
-                };
+                let ids = deliveries.iter().map(|delivery| delivery.event.id);
+                let failure = Failure::unclassified("one of these cannot be read");
+                return BatchEnd::all(ids.collect(), End::Failed(failure));
             }
             let ids: Vec<_> = attempts.iter().map(Attempt::id).collect();
             let end = match deliveries.first() {
@@ -67,10 +61,9 @@ where
                 _ => End::Sealed(Outcome::Done),
             };
             BatchEnd {
-                unreadable,
+                failed: unreadable,
                 erased,
-                ids,
-                end,
+                ..BatchEnd::all(ids, end)
             }
         })
     }

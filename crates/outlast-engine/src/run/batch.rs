@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     crash::{self, Point},
-    handler::{BatchEnd, End, Form},
+    handler::{BatchEnd, End, Form, Left},
 };
 
 /// How often an event is run again at once after a conflict between transactions, before that counts as a failure.
@@ -177,7 +177,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         let commits = unit
             .handler
             .as_ref()
-            .is_none_or(|handler| !matches!(handler.form, Form::Effect(_)));
+            .is_none_or(|handler| !matches!(handler.form, Form::Effect(_) | Form::Publish(_)));
         !(self.ordered() && commits) || self.flush.settled().await
     }
 
@@ -229,18 +229,26 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             unit,
             end:
                 BatchEnd {
-                    unreadable,
+                    failed,
                     erased,
-                    ids,
+                    mut ids,
                     end,
+                    left,
                 },
         } = tried;
-        for (id, failure) in unreadable {
+        if matches!(end, End::Done(_) | End::Sealed(_)) && !ids.is_empty() {
+            self.succeeded().await;
+        }
+        if matches!(end, End::Done(Outcome::Done)) && !(failed.is_empty() && left.is_none()) {
+            // What comes of the others is recorded behind these.
+            self.flush.push(std::mem::take(&mut ids).into_iter());
+        }
+        for (id, failure) in failed {
             self.fail(&unit, id, &failure).await;
         }
         self.skip(erased, crate::attempt::ERASED).await;
-        if matches!(end, End::Done(_) | End::Sealed(_)) && !ids.is_empty() {
-            self.succeeded().await;
+        if let Some(left) = left {
+            self.give_back(left).await;
         }
         match end {
             End::Done(Outcome::Done) if last && self.waiting.is_empty() => self.last = ids,
@@ -265,13 +273,9 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 if ids.len() > 1 {
                     // All of them would be parked for what is no event's fault.
                     let failure = Failure::throttled(Duration::from_secs(1));
-                    for id in ids {
-                        self.failed(id, &failure).await;
-                        self.probe_failed = true;
-                    }
-                    self.incomplete = true;
-                    self.waiting.clear();
-                    return;
+                    let tried = ids.into_iter().map(|id| (id, failure.clone())).collect();
+                    let refused = false;
+                    return self.give_back(Left { tried, refused }).await;
                 }
                 let mut failure = Failure::throttled(Duration::from_secs(1));
                 failure.reason = error.to_string();
@@ -304,6 +308,21 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             }
             End::Unsure { xid } => self.look(&unit, &ids, xid).await,
         }
+    }
+
+    /// The rest of the batch is given back without a charge. What was tried of it counts against the destination.
+    async fn give_back(&mut self, left: Left) {
+        let consumer = self.consumer;
+        if let (true, Some((_, why))) = (left.refused, left.tried.first()) {
+            let whose = (&consumer.store, consumer.id, &*consumer.name);
+            consumer.destination.refused(whose, why).await;
+        }
+        for (id, failure) in left.tried {
+            self.failed(id, &failure).await;
+            self.probe_failed = true;
+        }
+        self.incomplete = true;
+        self.waiting.clear();
     }
 
     /// COMMIT was not answered: once that transaction has ended, its seal tells.

@@ -99,6 +99,19 @@ impl Destination {
         }
     }
 
+    /// Learns that it has said itself that it takes nothing. Recorded when it returns, if the database answers.
+    pub(crate) async fn refused(
+        &self,
+        (store, consumer, name): (&Store, i32, &str),
+        failure: &Failure,
+    ) {
+        if self.watched && self.with(Outage::refused) {
+            self.down.send_replace(true);
+            tracing::error!(consumer = %name, reason = %failure.reason, "outage: the destination takes nothing; nothing is started but probes until one succeeds");
+            told(name, store.outage(consumer, &failure.reason).await);
+        }
+    }
+
     /// Learns of a success.
     pub(crate) async fn succeeded(&self, (store, consumer, name): (&Store, i32, &str)) {
         if self.with(Outage::succeeded) {

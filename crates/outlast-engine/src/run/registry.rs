@@ -77,6 +77,9 @@ impl<S> Registry<S> {
 pub(crate) fn received(event: &Claimed) -> Arc<Received> {
     Arc::new(Received {
         id: event.event_id,
+        log_id: event.log_id,
+        source: event.source.clone(),
+        subject: event.subject.clone(),
         name: event.kind.clone(),
         version: u16::try_from(event.version).unwrap_or(u16::MAX),
         tenant: event.tenant.clone(),

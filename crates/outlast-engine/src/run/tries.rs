@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use outlast_core::Failure;
@@ -29,23 +30,26 @@ pub(super) struct Tried<S> {
 
 /// All events of a type for a handler that takes many; everything else one by one. Within a type the order of the log
 /// stays; between types none is promised, so that events of other types in between do not make small commits of it. Where
-/// the order of each key counts, only neighbours are gathered.
+/// the order of each key counts, only neighbours are gathered. A broker takes all of them, and keeps the order of keys itself.
 pub(super) fn units<S>(consumer: &Consumer<S>, events: Vec<Claimed>) -> VecDeque<Unit<S>> {
     let mut units: VecDeque<Unit<S>> = VecDeque::new();
     let mut gathering: HashMap<String, usize> = HashMap::new();
     for event in events {
         let handler = consumer.registry.find(&event.kind, event.version);
-        let many = handler
-            .as_ref()
-            .is_some_and(|handler| matches!(handler.form, Form::Batch(..)));
-        if many {
-            if let Some(&unit) = gathering.get(&event.kind)
+        let gathered = match handler.as_ref().map(|handler| &handler.form) {
+            Some(Form::Batch(..)) => Some(event.kind.clone()),
+            // No event has this type.
+            Some(Form::Publish(_)) => Some(String::new()),
+            _ => None,
+        };
+        if let Some(gathered) = gathered {
+            if let Some(&unit) = gathering.get(&gathered)
                 && (!consumer.context.ordered || unit + 1 == units.len())
             {
                 units[unit].events.push(Arc::new(event));
                 continue;
             }
-            gathering.insert(event.kind.clone(), units.len());
+            gathering.insert(gathered, units.len());
         }
         units.push_back(Unit {
             events: vec![Arc::new(event)],
@@ -66,12 +70,7 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
 ) -> Tried<S> {
     let ids = |unit: &Unit<S>| unit.events.iter().map(|event| event.event_id).collect();
     let whole = |unit: Unit<S>, end| Tried {
-        end: BatchEnd {
-            unreadable: Vec::new(),
-            erased: Vec::new(),
-            ids: ids(&unit),
-            end,
-        },
+        end: BatchEnd::all(ids(&unit), end),
         unit,
     };
     let Some(handler) = unit.handler.clone() else {
@@ -102,6 +101,19 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
         },
         Form::Batch(many, _) => {
             let work = many.clone().start(context, state, deliveries.collect());
+            return match in_time(&consumer, work, permit, deadline).await {
+                Ok(end) => Tried { unit, end },
+                Err(failure) => whole(unit, End::Failed(failure)),
+            };
+        }
+        Form::Publish(publisher) => {
+            // One call is never renewed: it has to fit into what is left, with a margin.
+            let margin = consumer.leases.length() / 4;
+            let left = move || match lease.is_lost() {
+                true => Duration::ZERO,
+                false => lease.left().saturating_sub(margin),
+            };
+            let work = publisher.clone().start(deliveries.collect(), left);
             return match in_time(&consumer, work, permit, deadline).await {
                 Ok(end) => Tried { unit, end },
                 Err(failure) => whole(unit, End::Failed(failure)),

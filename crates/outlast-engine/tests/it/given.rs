@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outlast_core::Event;
-use outlast_engine::{Consumer, Outlast, Settings};
+use outlast_engine::{Consumer, Outlast, Settings, Worker};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
@@ -110,6 +110,11 @@ impl Given {
             .database(url)
             .settings(settings)
             .consumer(consumer);
+        Self::run(worker)
+    }
+
+    /// Whatever it does.
+    pub(crate) fn run<S: Clone + Send + Sync + 'static>(worker: Worker<S>) -> Running {
         let (stop, stopped) = oneshot::channel();
         let worker = tokio::spawn(async move {
             let ended = worker.run_until(async { _ = stopped.await }).await;

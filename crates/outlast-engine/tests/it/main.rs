@@ -13,6 +13,7 @@ mod order;
 mod outage;
 mod place;
 mod pooler;
+mod relay;
 mod roles;
 mod schemas;
 mod size;

@@ -83,6 +83,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("seal", include_str!("../../functions/seal.sql")),
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
+    ("relay", include_str!("../../functions/relay.sql")),
     ("restore", include_str!("../../functions/restore.sql")),
     ("consumers", include_str!("../../functions/consumers.sql")),
     ("verify", include_str!("../../functions/verify.sql")),

@@ -57,7 +57,7 @@ impl Claimed {
 }
 
 impl Claim {
-    pub(super) fn from_rows(rows: &[Row]) -> Result<Self, Error> {
+    pub(crate) fn from_rows(rows: &[Row]) -> Result<Self, Error> {
         let mut claim = Self::default();
         for row in rows {
             if row.try_get::<_, Option<Uuid>>(0)?.is_none() {

@@ -190,7 +190,7 @@ async fn run<S: Clone>(consumer: Consumer<S>, state: S, delivery: Delivery) -> E
         Form::Effect(one) | Form::Tx(one, _) => {
             one.start(context(), state, delivery).await.unwrap()
         }
-        Form::Batch(..) => panic!("one event at a time"),
+        Form::Batch(..) | Form::Publish(_) => panic!("one event at a time"),
     }
 }
 
@@ -523,10 +523,10 @@ async fn batches(given: &Given, pool: impl Pool) {
     let done = start(Then::Return, fresh(&deliveries)).await.unwrap();
     assert!(matches!(done.end, End::Sealed(Outcome::Done)), "{done:?}");
     assert_eq!(
-        (done.ids.as_slice(), done.unreadable.len()),
+        (done.ids.as_slice(), done.failed.len()),
         (&[ids[0], ids[2]][..], 1)
     );
-    assert_eq!(done.unreadable[0].0, ids[1]);
+    assert_eq!(done.failed[0].0, ids[1]);
     for (id, expected) in ids.iter().zip([
         (1, Some("done".to_owned())),
         (0, None),

@@ -1,0 +1,363 @@
+//! A handler that is a broker: it publishes a batch with no transaction open, and says of each event what came of it.
+//!
+//! What was confirmed is sealed by the engine, what was not is tried again by it. Here is only the order of sending: by the
+//! time that is left, by what the broker takes at once, and, where keys are kept in order, nothing of a key after what was
+//! not confirmed of it.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use outlast_core::{
+    Class, Failure, Outcome,
+    broker::{Broker, Envelope, LogPlace, Message, NotSent, Published, Why},
+    outage,
+};
+use tokio::{task::JoinHandle, time::Instant};
+use uuid::Uuid;
+
+use super::{BatchEnd, Delivery, End, Left, Received};
+
+/// The longest that one call to a broker may take.
+const CALL: Duration = Duration::from_secs(10);
+/// An adapter that has not returned this long after its time is given up.
+const WATCHDOG: Duration = Duration::from_secs(1);
+/// With less than this left, nothing is sent any more.
+const LEAST: Duration = Duration::from_millis(50);
+/// How long what the destination refuses for all (no such topic, no rights) waits before it is tried again.
+const REFUSED: Duration = Duration::from_secs(10);
+/// How long what came too fast waits.
+const THROTTLED: Duration = Duration::from_secs(2);
+
+/// Sends the events of one route to one broker.
+pub(crate) struct Publisher {
+    pub(crate) broker: Arc<dyn Broker>,
+    /// A topic; `{type}` in it stands for the event's type.
+    pub(crate) topic: Arc<str>,
+    /// Sent beside the envelope's.
+    pub(crate) attributes: Arc<[(String, String)]>,
+    /// Keys are kept in order.
+    pub(crate) ordered: bool,
+    /// What the log is called in envelopes.
+    pub(crate) log: Option<Arc<str>>,
+}
+
+impl Publisher {
+    /// Publishes these in their order. `left` is how much of the lease is left, less a margin.
+    pub(crate) fn start(
+        self: Arc<Self>,
+        deliveries: Vec<Delivery>,
+        left: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> JoinHandle<BatchEnd> {
+        tokio::spawn(async move {
+            let events = deliveries.iter().map(|delivery| &*delivery.event);
+            let messages = events.map(|event| self.message(event, 0)).collect();
+            let Some(first) = deliveries.first() else {
+                return BatchEnd::all(Vec::new(), End::Done(Outcome::Done));
+            };
+            let left = || {
+                let lost = first.lost.is_cancelled();
+                let until = first.deadline.saturating_duration_since(Instant::now());
+                if lost {
+                    Duration::ZERO
+                } else {
+                    left().min(until)
+                }
+            };
+            self.send(messages, left).await.end()
+        })
+    }
+
+    /// Sends what it can in the time that is left.
+    pub(crate) async fn send(
+        &self,
+        messages: Vec<Message>,
+        left: impl Fn() -> Duration + Send + Sync,
+    ) -> Sending<'_> {
+        let mut sending = Sending::new(self, messages);
+        loop {
+            let within = CALL.min(left());
+            if within < LEAST || !sending.wave(within).await {
+                return sending;
+            }
+        }
+    }
+
+    /// The message for an event, of this round of publishing.
+    pub(crate) fn message(&self, event: &Received, round: u32) -> Message {
+        let topic = match self.topic.contains("{type}") {
+            true => self.topic.replace("{type}", &event.name).into(),
+            false => self.topic.clone(),
+        };
+        let mut message =
+            Message::new(topic, Arc::new(self.envelope(event)), event.payload.clone());
+        message.attributes = self.attributes.clone();
+        message.round = round;
+        if self.ordered {
+            message.ordering_key = event.key.as_ref().map(|key| match &*event.tenant {
+                "" => key.clone(),
+                tenant => format!("{tenant}/{key}"),
+            });
+        }
+        message
+    }
+
+    fn envelope(&self, event: &Received) -> Envelope {
+        let mut envelope = Envelope::new(event.id, event.name.clone(), event.emitted_at);
+        envelope.version = event.version;
+        envelope.tenant.clone_from(&event.tenant);
+        envelope.key.clone_from(&event.key);
+        envelope.key_seq = event.key_seq;
+        envelope.aggregate_version = event.aggregate_version;
+        envelope.source.clone_from(&event.source);
+        envelope.subject.clone_from(&event.subject);
+        envelope.actor.clone_from(&event.actor);
+        envelope.correlation_id = event.correlation_id;
+        envelope.causation_id = event.causation_id;
+        envelope.traceparent.clone_from(&event.traceparent);
+        envelope.headers = headers(event.headers.as_deref());
+        envelope.content_type.clone_from(&event.content_type);
+        envelope.codec_key.clone_from(&event.codec_key);
+        envelope.log = self.log.as_ref().map(|log| LogPlace {
+            log: log.to_string(),
+            id: event.log_id,
+        });
+        envelope
+    }
+}
+
+/// They were checked when they were emitted: strings only.
+fn headers(json: Option<&str>) -> BTreeMap<String, String> {
+    json.and_then(|json| serde_json::from_str(json).ok())
+        .unwrap_or_default()
+}
+
+/// What is known of one message.
+#[derive(Debug)]
+enum State {
+    Waiting,
+    Confirmed,
+    /// Nothing came of it, and it says nothing about the event.
+    Untried,
+    Failed(Failure),
+    /// The topic takes nothing from us: it is missing, or we may not.
+    Refused(Failure),
+}
+
+/// Messages on their way.
+pub(crate) struct Sending<'a> {
+    publisher: &'a Publisher,
+    messages: Vec<Message>,
+    states: Vec<State>,
+    /// Keys of which something was not confirmed.
+    stopped: HashSet<String>,
+    /// From here on something may wait.
+    from: usize,
+}
+
+impl<'a> Sending<'a> {
+    fn new(publisher: &'a Publisher, messages: Vec<Message>) -> Self {
+        let mut sending = Self {
+            publisher,
+            states: messages.iter().map(|_| State::Waiting).collect(),
+            messages,
+            stopped: HashSet::new(),
+            from: 0,
+        };
+        for nth in 0..sending.messages.len() {
+            if sending.is_stopped(nth) {
+                continue;
+            }
+            if let Err(why) = publisher.broker.validate(&sending.messages[nth]) {
+                sending.failed(nth, State::Failed(Failure::permanent(why)));
+            }
+        }
+        sending
+    }
+
+    fn is_stopped(&self, nth: usize) -> bool {
+        let key = self.messages[nth].ordering_key.as_ref();
+        key.is_some_and(|key| self.stopped.contains(key))
+    }
+
+    fn failed(&mut self, nth: usize, state: State) {
+        self.states[nth] = state;
+        self.stopped.extend(self.messages[nth].ordering_key.clone());
+    }
+
+    /// One call to the broker with as much as it takes; false when there is nothing more to send.
+    async fn wave(&mut self, within: Duration) -> bool {
+        let wave = self.pick();
+        if wave.is_empty() || self.is_down() {
+            return false;
+        }
+        let messages: Vec<_> = wave.iter().map(|nth| self.messages[*nth].clone()).collect();
+        let broker = &self.publisher.broker;
+        let call = broker.publish(&messages, within);
+        let outcomes = match tokio::time::timeout(within + WATCHDOG, call).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => {
+                tracing::error!(
+                    broker = broker.kind(),
+                    ?within,
+                    "a call to the broker has not returned in its time and is given up"
+                );
+                Vec::new()
+            }
+        };
+        let silent = || Published::unknown("the adapter has not said what came of it");
+        let mut outcomes = outcomes.into_iter();
+        for nth in wave {
+            match outcomes.next().unwrap_or_else(silent) {
+                Published::Confirmed => self.states[nth] = State::Confirmed,
+                Published::Unknown(reason) => {
+                    self.failed(nth, State::Failed(Failure::unknown(reason)));
+                }
+                Published::NotSent(refused) => self.failed(nth, state(refused)),
+            }
+        }
+        true
+    }
+
+    /// The next messages in their order, within what the broker takes at once.
+    fn pick(&mut self) -> Vec<usize> {
+        let limits = self.publisher.broker.limits();
+        let (mut wave, mut bytes) = (Vec::new(), 0);
+        let mut keys: HashSet<&str> = HashSet::new();
+        while matches!(self.states.get(self.from), Some(state) if !matches!(state, State::Waiting))
+        {
+            self.from += 1;
+        }
+        for nth in self.from..self.messages.len() {
+            if !matches!(self.states[nth], State::Waiting) || self.is_stopped(nth) {
+                continue;
+            }
+            let message = &self.messages[nth];
+            if let Some(key) = message.ordering_key.as_deref()
+                && !limits.ordered_batches
+                && !keys.insert(key)
+            {
+                continue;
+            }
+            bytes += message.size();
+            if wave.len() == limits.messages || !wave.is_empty() && bytes > limits.bytes {
+                break;
+            }
+            wave.push(nth);
+        }
+        wave
+    }
+
+    /// The destination has said so itself. Where each type has a topic, one that is missing says nothing of the others.
+    fn is_refused(&self) -> bool {
+        let one_topic = !self.publisher.topic.contains("{type}");
+        one_topic
+            && self
+                .states
+                .iter()
+                .any(|state| matches!(state, State::Refused(_)))
+    }
+
+    /// So much has failed that it is the destination, not the messages.
+    fn is_down(&self) -> bool {
+        if self.is_refused() {
+            return true;
+        }
+        let failed = self.states.iter().filter(|state| is_of_all(state)).count();
+        let confirmed = || {
+            self.states
+                .iter()
+                .any(|state| matches!(state, State::Confirmed))
+        };
+        failed >= outage::EVENTS || failed > 1 && !confirmed()
+    }
+
+    /// How many are done with: confirmed, and never to be taken. Then the others, in their order, and why the first of them
+    /// was not confirmed.
+    pub(crate) fn rest(self) -> (usize, usize, Vec<Message>, Option<String>) {
+        let (mut confirmed, mut refused) = (0, 0);
+        let (mut rest, mut why) = (Vec::new(), None);
+        for (message, state) in self.messages.into_iter().zip(self.states) {
+            match state {
+                State::Confirmed => confirmed += 1,
+                State::Failed(failure) if failure.class == Class::Permanent => {
+                    tracing::error!(event.id = %message.envelope.id, topic = %message.topic, reason = %failure.reason, "not published again: the broker can never take it");
+                    refused += 1;
+                }
+                State::Failed(failure) | State::Refused(failure) => {
+                    why.get_or_insert(failure.reason);
+                    rest.push(message);
+                }
+                State::Waiting | State::Untried => rest.push(message),
+            }
+        }
+        (confirmed, refused, rest, why)
+    }
+
+    fn end(self) -> BatchEnd {
+        let down = self.is_down();
+        let mut end = BatchEnd::all(Vec::new(), End::Done(Outcome::Done));
+        let mut left = Left {
+            refused: self.is_refused(),
+            ..Left::default()
+        };
+        let mut given_back = false;
+        for (nth, (message, state)) in self.messages.iter().zip(&self.states).enumerate() {
+            let id: Uuid = message.envelope.id;
+            match state {
+                State::Confirmed => end.ids.push(id),
+                State::Failed(failure) | State::Refused(failure) if down && is_of_all(state) => {
+                    left.tried.push((id, failure.clone()));
+                }
+                State::Failed(failure) | State::Refused(failure) => {
+                    end.failed.push((id, failure.clone()))
+                }
+                // The database puts it behind what has failed of its key.
+                State::Waiting if !down && self.is_behind(nth) => {}
+                State::Waiting | State::Untried => given_back = true,
+            }
+        }
+        if given_back || !left.tried.is_empty() {
+            end.left = Some(left);
+        }
+        end
+    }
+
+    /// Whether what stopped its key has failed, and is not merely untried.
+    fn is_behind(&self, nth: usize) -> bool {
+        let key = &self.messages[nth].ordering_key;
+        let mut earlier = self.messages[..nth].iter().zip(&self.states);
+        key.is_some()
+            && earlier.any(|(message, state)| {
+                message.ordering_key == *key
+                    && matches!(state, State::Failed(_) | State::Refused(_))
+            })
+    }
+}
+
+/// A failure that says nothing about its message.
+fn is_of_all(state: &State) -> bool {
+    match state {
+        State::Failed(failure) => failure.class != Class::Permanent,
+        State::Refused(_) => true,
+        State::Waiting | State::Confirmed | State::Untried => false,
+    }
+}
+
+fn state(NotSent { why, reason, .. }: NotSent) -> State {
+    let words = format!("{why}: {reason}");
+    State::Failed(match why {
+        Why::Message => Failure::permanent(words),
+        Why::Throttled => {
+            let mut failure = Failure::throttled(THROTTLED);
+            failure.reason = words;
+            failure
+        }
+        Why::Unavailable => Failure::retry(words),
+        Why::Behind | Why::NotTried => return State::Untried,
+        // Missing, denied, configuration, and what is not known yet: a person has to mend it, and no message is to blame.
+        _ => return State::Refused(Failure::retry(words).after(REFUSED).uncharged()),
+    })
+}

@@ -1,0 +1,220 @@
+//! The relay: for each route of a broker a consumer whose handler is that broker.
+//!
+//! Routes are settings of the cluster, so they come and go while this runs: they are read again with each heartbeat. A route
+//! that cannot be served (it was changed to what it cannot be, its consumer was retired) holds up no other.
+
+mod rewind;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use outlast_core::broker::{Broker, Ensure, Severity, Topology};
+use outlast_postgres::{Error, relay::Route};
+use tokio::task::JoinHandle;
+
+use super::{
+    Common, consumer,
+    record::{self, told},
+    register_one,
+    signal::{Stop, Stopper},
+    sweep::Sweep,
+    wake::Bell,
+};
+use crate::{
+    consumer::Consumer as Planned,
+    handler::{Form, Handler, publish::Publisher},
+};
+
+/// How long a broker may take to say what is there.
+const ASK: Duration = Duration::from_secs(5);
+
+/// One broker of this process.
+pub(crate) struct Relay<S> {
+    common: Common<S>,
+    name: String,
+    broker: Arc<dyn Broker>,
+    bell: Bell,
+}
+
+/// A route that is served.
+struct Served {
+    route: Route,
+    stopper: Stopper,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Relay<S> {
+    pub(crate) fn new(
+        common: Common<S>,
+        name: String,
+        broker: Arc<dyn Broker>,
+        bell: Bell,
+    ) -> Self {
+        Self {
+            common,
+            name,
+            broker,
+            bell,
+        }
+    }
+
+    /// Serves its routes until the worker drains; then waits for what they have under way.
+    ///
+    /// # Errors
+    /// What makes working on pointless for the whole process, such as [`Error::Stopped`].
+    pub(crate) async fn run(self, stop: Stop) -> Result<(), Error> {
+        let mut served = BTreeMap::new();
+        let mut first = Ok(());
+        let mut failures = 0;
+        while !stop.is_draining() && first.is_ok() {
+            let pause = match self.common.store.routes(&self.name).await {
+                Ok(routes) => {
+                    failures = 0;
+                    first = self.serve(&mut served, routes).await;
+                    self.common.settings.heartbeat
+                }
+                Err(error) if error.is_transient() => {
+                    failures += 1;
+                    told!(failures, %error, broker = %self.name, "the routes could not be read");
+                    record::pause(failures)
+                }
+                Err(error) => {
+                    first = Err(error);
+                    Duration::ZERO
+                }
+            };
+            tokio::select! {
+                () = stop.draining() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        for one in served.values() {
+            one.stopper.drain();
+        }
+        let mut all = Box::pin(async {
+            for one in served.values_mut() {
+                let ended = flat((&mut one.task).await);
+                if first.is_ok() {
+                    first = ended;
+                }
+            }
+            first
+        });
+        tokio::select! {
+            first = &mut all => return first,
+            () = stop.ended() => {}
+        }
+        drop(all);
+        for one in served.values() {
+            one.stopper.end();
+        }
+        for (_, one) in served {
+            flat(one.task.await)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what is served what is wanted. A route that was changed is drained first, so that no key overtakes itself.
+    async fn serve(
+        &self,
+        served: &mut BTreeMap<String, Served>,
+        mut wanted: BTreeMap<String, Route>,
+    ) -> Result<(), Error> {
+        let mut gone = Vec::new();
+        for (name, one) in &*served {
+            if one.task.is_finished() || wanted.get(name) != Some(&one.route) {
+                one.stopper.drain();
+                gone.push(name.clone());
+            }
+        }
+        for name in gone {
+            let Some(one) = served.remove(&name) else {
+                continue;
+            };
+            match flat(one.task.await) {
+                Ok(()) => {
+                    tracing::info!(route = %name, broker = %self.name, "not served any more as it was")
+                }
+                Err(stopped @ Error::Stopped(_)) => return Err(stopped),
+                Err(error) => {
+                    tracing::error!(%error, route = %name, broker = %self.name, "this route is not served; tried again with the next heartbeat")
+                }
+            }
+        }
+        wanted.retain(|name, _| !served.contains_key(name));
+        for (name, route) in wanted {
+            let (stopper, stop) = Stopper::new();
+            let serving = self.route(&name, &route, stop);
+            let task = tokio::spawn(serving);
+            served.insert(
+                name,
+                Served {
+                    route,
+                    stopper,
+                    task,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// Serves one route: what is new of it, and what of it is to be published once more.
+    fn route(
+        &self,
+        name: &str,
+        route: &Route,
+        stop: Stop,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let publisher = Arc::new(Publisher {
+            broker: self.broker.clone(),
+            topic: route.topic.as_str().into(),
+            attributes: route.attributes.clone().into_iter().collect(),
+            ordered: route.ordered,
+            log: self.common.settings.deployment.as_deref().map(Arc::from),
+        });
+        let mut planned = Planned::new(&format!("relay/{name}"));
+        planned.ordered = route.ordered;
+        planned.handlers = route
+            .types
+            .iter()
+            .map(|types| Handler {
+                name: types.clone().into(),
+                version: u16::MAX,
+                form: Form::Publish(publisher.clone()),
+            })
+            .collect();
+        let (common, bell, name) = (self.common.clone(), self.bell.clone(), name.to_owned());
+        let topology = Topology::topic(route.topic.clone(), route.ordered);
+        async move {
+            let consumer = register_one(&common, planned).await?;
+            let sweep = Sweep::new(
+                common.store.clone(),
+                vec![consumer.id],
+                common.leases.length(),
+            );
+            tracing::info!(route = %name, broker = publisher.broker.kind(), topic = %publisher.topic, "relaying");
+            let rewinds = rewind::run(consumer.clone(), publisher.clone(), stop.clone());
+            let rewinds = tokio::spawn(rewinds);
+            let asked = tokio::spawn(look(name, publisher.broker.clone(), topology));
+            let ended = consumer::run(consumer, Arc::new(sweep), bell, stop).await;
+            asked.abort();
+            ended.and(flat(rewinds.await))
+        }
+    }
+}
+
+/// Says what of a route's topic is not as it should be. Nothing depends on it: the first message tells, too.
+async fn look(route: String, broker: Arc<dyn Broker>, topology: Topology) {
+    if matches!(&topology, Topology::Topic { topic, .. } if topic.contains("{type}")) {
+        return;
+    }
+    let answer = broker.ensure(&topology, Ensure::Verify, ASK).await;
+    for finding in answer.into_iter().flatten() {
+        if finding.severity >= Severity::Warning {
+            tracing::warn!(%route, about = %finding.about, found = %finding.found, "{}", finding.advice);
+        }
+    }
+}
+
+fn flat(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Result<(), Error> {
+    ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a route's loop died: {error}"))))
+}
