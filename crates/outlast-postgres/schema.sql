@@ -101,7 +101,7 @@ CREATE TABLE outlast._lease (
     expires_at timestamp with time zone NOT NULL,
     CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
     CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
-    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'poller'::text, 'maintenance'::text])))
+    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text])))
 )
 WITH (fillfactor='50');
 
@@ -170,6 +170,21 @@ CREATE TABLE outlast._parked_key (
     CONSTRAINT _parked_key_behind_check CHECK ((behind >= 0))
 );
 
+CREATE TABLE outlast._route (
+    name text NOT NULL,
+    broker text NOT NULL,
+    topic text NOT NULL,
+    types text[] NOT NULL,
+    ordered boolean NOT NULL,
+    attributes jsonb NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT _route_attributes_check CHECK ((jsonb_typeof(attributes) = 'object'::text)),
+    CONSTRAINT _route_broker_check CHECK ((broker ~ '^[a-z0-9._-]{1,90}$'::text)),
+    CONSTRAINT _route_name_check CHECK ((name ~ '^[a-z0-9._-]{1,90}$'::text)),
+    CONSTRAINT _route_topic_check CHECK (((length(topic) >= 1) AND (length(topic) <= 500))),
+    CONSTRAINT _route_types_check CHECK (((cardinality(types) >= 1) AND (cardinality(types) <= 1000)))
+);
+
 CREATE TABLE outlast._processed_event (
     event_id uuid NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -179,6 +194,11 @@ CREATE TABLE outlast._processed_event (
     reason text
 )
 PARTITION BY LIST (slot);
+
+CREATE FUNCTION outlast.cancel_rewind(route text, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
 
 CREATE FUNCTION outlast.change_lanes(consumer text, lanes integer, actor text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -264,6 +284,16 @@ CREATE FUNCTION outlast.retire_consumer(consumer text, reason text, actor text D
 
 CREATE FUNCTION outlast.retry(consumer text, id uuid, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT changed boolean) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.rewind(route text, since timestamp with time zone, until timestamp with time zone DEFAULT NULL::timestamp with time zone, reason text DEFAULT NULL::text, actor text DEFAULT NULL::text, OUT id bigint, OUT round integer, OUT events bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.rewind_size(route text, since timestamp with time zone, until timestamp with time zone DEFAULT NULL::timestamp with time zone, OUT events bigint, OUT bytes bigint, OUT first timestamp with time zone, OUT last timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
@@ -488,6 +518,38 @@ CREATE TABLE outlast._processed_event_0 (
     slot smallint NOT NULL,
     outcome outlast._outcome NOT NULL,
     reason text
+);
+
+CREATE TABLE outlast._rewind (
+    id bigint NOT NULL,
+    consumer integer NOT NULL,
+    round integer NOT NULL,
+    since timestamp with time zone NOT NULL,
+    until timestamp with time zone NOT NULL,
+    hi bigint NOT NULL,
+    period bigint NOT NULL,
+    at_id bigint NOT NULL,
+    events bigint NOT NULL,
+    sent bigint DEFAULT 0 NOT NULL,
+    refused bigint DEFAULT 0 NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    reason text,
+    actor text NOT NULL,
+    asked_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT _rewind_check CHECK ((until > since)),
+    CONSTRAINT _rewind_check1 CHECK (((state = 'running'::text) = (ended_at IS NULL))),
+    CONSTRAINT _rewind_round_check CHECK ((round > 0)),
+    CONSTRAINT _rewind_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'cancelled'::text])))
+);
+
+ALTER TABLE outlast._rewind ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outlast._rewind_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE outlast._ring_slot (
@@ -785,6 +847,34 @@ UNION ALL
            FROM outlast._processed_event p
           WHERE ((p.slot = outlast._inbox_slot(e.event_id)) AND (p.consumer = c.id) AND (p.event_id = e.event_id))))));
 
+CREATE VIEW outlast.rewind AS
+ SELECT substr(c.name, 7) AS route,
+    r.id,
+    r.round,
+    r.since,
+    r.until,
+    r.state,
+    r.events,
+    r.sent,
+    r.refused,
+    r.reason,
+    r.actor,
+    r.asked_at,
+    r.ended_at
+   FROM (outlast._rewind r
+     JOIN outlast._consumer c ON ((c.id = r.consumer)));
+
+CREATE VIEW outlast.route AS
+ SELECT r.name,
+    r.broker,
+    r.topic,
+    r.types,
+    r.ordered,
+    r.attributes,
+    r.changed_at,
+    ('relay/'::text || r.name) AS consumer
+   FROM outlast._route r;
+
 ALTER TABLE ONLY outlast._event ATTACH PARTITION outlast._event_0 FOR VALUES IN ('0');
 
 ALTER TABLE ONLY outlast._processed_event ATTACH PARTITION outlast._processed_event_0 FOR VALUES IN ('0');
@@ -861,8 +951,17 @@ ALTER TABLE ONLY outlast._processed_event
 ALTER TABLE ONLY outlast._processed_event_0
     ADD CONSTRAINT _processed_event_0_pkey PRIMARY KEY (slot, consumer, event_id);
 
+ALTER TABLE ONLY outlast._rewind
+    ADD CONSTRAINT _rewind_consumer_round_key UNIQUE (consumer, round);
+
+ALTER TABLE ONLY outlast._rewind
+    ADD CONSTRAINT _rewind_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._ring_slot
     ADD CONSTRAINT _ring_slot_pkey PRIMARY KEY (ring, slot);
+
+ALTER TABLE ONLY outlast._route
+    ADD CONSTRAINT _route_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY outlast._server
     ADD CONSTRAINT _server_pkey PRIMARY KEY (started, timeline);
@@ -899,6 +998,8 @@ CREATE UNIQUE INDEX _lease_maintenance ON outlast._lease USING btree (room) WHER
 CREATE UNIQUE INDEX _lease_parked ON outlast._lease USING btree (consumer, event_id) WHERE (room = 'parked'::text);
 
 CREATE UNIQUE INDEX _lease_poller ON outlast._lease USING btree (room) WHERE (room = 'poller'::text);
+
+CREATE UNIQUE INDEX _lease_rewind ON outlast._lease USING btree (consumer) WHERE (room = 'rewind'::text);
 
 CREATE INDEX _parked_behind ON outlast._parked USING btree (consumer, tenant, key, log_id) WHERE (state = 'behind'::text);
 
@@ -938,4 +1039,7 @@ ALTER TABLE ONLY outlast._parked
 
 ALTER TABLE ONLY outlast._parked_key
     ADD CONSTRAINT _parked_key_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
+ALTER TABLE ONLY outlast._rewind
+    ADD CONSTRAINT _rewind_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
 

@@ -54,6 +54,8 @@ declare
   first bigint := case when since = '-infinity' then last - 15
                   else floor(outlast._epoch(since - interval '1 hour') / 43200) end;
 begin
+  -- Nearly always one, sometimes two.
+  if first = last then return array[(last % 16)::smallint]; end if;
   return array(select (s % 16)::smallint from generate_series(greatest(first, last - 15), last) s);
 end $$;
 

@@ -105,7 +105,7 @@ begin
 end $$;
 
 -- The rows themselves, under a lease that was proven.
-create or replace function outlast._write_seals(l outlast._lease, ids uuid[], repeated boolean) returns int
+create or replace function outlast._write_seals(l outlast._lease, ids uuid[], repeated boolean, alone boolean default false) returns int
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -115,7 +115,11 @@ declare
   slots smallint[];
   n int;
 begin
-  perform outlast._guard((l).expires_at);
+  if not alone then
+    perform outlast._guard((l).expires_at);
+  elsif current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
   if (l).room = 'parked' then
     perform outlast.complete((l).token, u) from unnest(ids) u;
     return cardinality(ids);

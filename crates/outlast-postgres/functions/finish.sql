@@ -45,7 +45,7 @@ begin
   -- The locks of an end first. Two that each hold the shared lock of a seal and want the exclusive one never end.
   l := outlast._take(token);
   if l.token is null then perform outlast._prove(token); end if;         -- which says that it is lost
-  n := outlast._write_seals(l, ids, repeated);
+  n := outlast._write_seals(l, ids, repeated, alone => true);
   n := outlast._end(l, case when repeated then 0 else n end, outlast._ids_xor(ids));
   if process is not null then
     perform outlast._remember(process, seq, nonce, acked);
@@ -64,7 +64,7 @@ as $$
 #variable_conflict use_column
 declare
   b outlast._batch;
-  done uuid[];
+  done uuid[];                                   -- parked since it was claimed, then of these what is sealed
   n int := 0;
   whole boolean;
 begin
@@ -80,8 +80,10 @@ begin
         'unsealed', 'the handler returned and neither sealed nor failed it');
     end if;
     -- Sealed and parked may have committed side by side: then it is done, and nobody has to look at it.
-    done := array(select * from outlast._sealed(b.consumer, array(
-      select * from outlast._recently_parked(b.consumer, b.claimed_at))));
+    done := array(select * from outlast._recently_parked(b.consumer, b.claimed_at));
+    if cardinality(done) > 0 then
+      done := array(select * from outlast._sealed(b.consumer, done));
+    end if;
     if cardinality(done) > 0 then
       perform outlast._unpark(b.consumer, p.event_id)
       from (select p.event_id from outlast._parked p

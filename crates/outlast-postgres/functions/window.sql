@@ -35,7 +35,8 @@ begin
     left join unnest((prev).open, (prev).open_at) k (xid, since) on k.xid = x.xid
     where t.hi > (prev).hi or k.xid is not null or (x.xid >= (prev).young and x.xid <= (prev).h)
   ) o;
-  if t.hi > (prev).hi then
+  -- If no other transaction got an id between the snapshot and our own, there is none that might own one of these.
+  if t.hi > (prev).hi and t.h > pg_snapshot_xmax(t.snap) then
     t.young := pg_snapshot_xmax(t.snap);
     t.young_at := (prev).at;
   end if;

@@ -72,6 +72,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("lease", include_str!("../../functions/lease.sql")),
     ("fold", include_str!("../../functions/fold.sql")),
     ("claim", include_str!("../../functions/claim.sql")),
+    ("few", include_str!("../../functions/few.sql")),
     ("key", include_str!("../../functions/key.sql")),
     ("finish", include_str!("../../functions/finish.sql")),
     ("needs", include_str!("../../functions/needs.sql")),
