@@ -2,6 +2,7 @@
 //!
 //! | room | what |
 //! |---|---|
+//! | [`broker`] | a broker in memory with scripted faults, one suite for every broker, real servers |
 //! | [`drill`] | the evidence rows: what `./run prove` runs, with a checker that knows nothing of the product |
 //! | [`pg`] | a database of its own for each test, on a private durable server |
 //! | [`pooler`] | PgBouncer in transaction mode |
@@ -12,6 +13,7 @@
 //!
 //! The servers themselves are [`outlast_postgres::cluster`]. Nothing here is published or used by the product.
 
+pub mod broker;
 pub mod drill;
 pub mod pg;
 pub mod pooler;

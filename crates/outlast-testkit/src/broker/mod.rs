@@ -1,0 +1,9 @@
+//! Brokers in tests: one in memory that does what a script says, one suite for all of them, and real servers.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`memory`] | a broker in memory, with scripted faults and a journal of what it really took |
+
+pub mod memory;
+
+pub use memory::Memory;
