@@ -1,6 +1,7 @@
 //! The test kit against real servers and real processes.
 
 mod cluster;
+mod conformance;
 mod evidence;
 mod folded;
 mod orphans;
