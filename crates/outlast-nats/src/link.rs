@@ -220,7 +220,7 @@ impl Loss {
     pub(crate) async fn lost(&mut self) {
         let was = self.losses;
         if self.news.wait_for(|news| news.losses != was).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         tokio::time::sleep(GRACE).await;
     }

@@ -1,4 +1,5 @@
-//! One suite for every [`Broker`]: what a relay and a consumer rely on, asked of the adapter and its real server.
+//! One suite for every [`Broker`](outlast_core::broker::Broker): what a relay and a consumer rely on, asked of the adapter and its
+//! real server.
 //!
 //! An adapter's test gives a [`Venue`], which makes a fresh [`Stage`] for each case, and says what may be left out:
 //!

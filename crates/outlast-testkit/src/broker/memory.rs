@@ -34,7 +34,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub use fault::{Fault, Gate, Taken};
+pub use fault::{Fault, Gate, Refusal, Taken};
 use store::{Link, Store};
 
 const LIMITS: Limits = Limits::new(1_000, 8 << 20, 1 << 20).with_ordered_batches();

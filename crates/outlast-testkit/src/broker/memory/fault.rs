@@ -15,7 +15,7 @@ pub enum Fault {
     /// Nothing is taken, for this reason, and that is said.
     NotSent(Why),
     /// Those for which it answers a reason are not taken; the others as usual. See [`Fault::refuse`].
-    Refuse(Arc<dyn Fn(&Message) -> Option<Why> + Send + Sync>),
+    Refuse(Refusal),
     /// Everything is taken, the last one first, and confirmed: what an ordered broker must not do.
     Reorder,
     /// No answer comes within the time of the call; it returns then, with unknown.
@@ -29,6 +29,9 @@ pub enum Fault {
     /// The call panics.
     Panic,
 }
+
+/// Why a message is not taken, if it is not.
+pub type Refusal = Arc<dyn Fn(&Message) -> Option<Why> + Send + Sync>;
 
 /// Whether the messages of a call are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

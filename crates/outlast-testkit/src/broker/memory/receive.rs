@@ -40,7 +40,7 @@ impl Subscribed for Reading {
                 self.broker.reachable(end - Instant::now()).await?;
                 let (given, due) = self.broker.lock().give(&self.subscription, most)?;
                 if !given.is_empty() {
-                    return Ok(given.into_iter().map(|one| self.delivered(one)).collect());
+                    return Ok(given.iter().map(|one| self.delivered(one)).collect());
                 }
                 let wake = due.map_or(end, |due| due.min(end));
                 if timeout_at(wake, news).await.is_err() && Instant::now() >= end {
@@ -63,7 +63,7 @@ impl Subscribed for Reading {
 }
 
 impl Reading {
-    fn delivered(&self, given: Given) -> Delivered {
+    fn delivered(&self, given: &Given) -> Delivered {
         let settle = Settling {
             broker: self.broker.clone(),
             subscription: self.subscription.clone(),
