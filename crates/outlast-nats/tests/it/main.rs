@@ -1,5 +1,6 @@
 //! The adapter against real servers, one for each test.
 
+mod cluster;
 mod conformance;
 mod dead;
 mod server;

@@ -72,6 +72,34 @@ async fn a_full_stream_throttles_and_loses_nothing_that_it_confirmed() {
 }
 
 #[tokio::test]
+async fn of_a_key_nothing_passes_a_message_that_a_full_stream_refuses() {
+    if !is_installed() {
+        return;
+    }
+    let server = NatsServer::start().await.expect("a server");
+    let mut settings = NatsSettings::at(server.url());
+    settings.max_bytes = 20_000;
+    let nats = connect(settings).await;
+    scene(&nats, "bookings.confirmed").await;
+    let mut call = messages("bookings.confirmed", 4);
+    // The second one does not fit any more; the third would.
+    for (one, size) in call.iter_mut().zip([12_000, 12_000, 10, 10]) {
+        one.body = vec![b'x'; size].into();
+        one.ordering_key = Some("a".into());
+    }
+    // It would: on its own it is taken.
+    call[3].ordering_key = None;
+    let said = nats.publish(&call, PATIENCE).await;
+    assert!(said[0].is_confirmed() && said[3].is_confirmed(), "{said:?}");
+    let refused = [why(&said[1]), why(&said[2])];
+    assert_eq!(
+        refused,
+        [Some(Why::Throttled), Some(Why::Behind)],
+        "{said:?}"
+    );
+}
+
+#[tokio::test]
 async fn what_the_stream_does_that_loses_messages_is_found() {
     if !is_installed() {
         return;

@@ -1,6 +1,7 @@
 //! A real NATS server with JetStream, one for each test: 12 to 50 ms to start, and nobody else is harmed when it is killed.
 //!
-//! `./run nats` fetches one; `OUTLAST_NATS_SERVER` names another, the program or its folder.
+//! `./run nats` fetches one into the target folder, where it is found; `OUTLAST_NATS_SERVER` names another, the program or its
+//! folder.
 
 use std::{
     env, fs, io,
@@ -68,19 +69,24 @@ pub fn is_installed() -> bool {
 
 fn program() -> Option<PathBuf> {
     let named = env::var_os(SERVER).map(PathBuf::from);
-    let named = named.map(|named| {
-        if named.is_dir() {
-            named.join("nats-server")
-        } else {
-            named
-        }
+    let named = named.map(|named| match named.is_dir() {
+        true => named.join("nats-server"),
+        false => named,
     });
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).map(|folder| folder.join("nats-server"));
-    named
-        .into_iter()
-        .chain(on_path)
-        .find(|program| program.is_file())
+    let mut all = named.into_iter().chain(fetched()).chain(on_path);
+    all.find(|program| program.is_file())
+}
+
+/// Those that `./run nats` has fetched into the target folder that we are in.
+fn fetched() -> Vec<PathBuf> {
+    let me = env::current_exe().unwrap_or_default();
+    let folders = me.ancestors().map(|folder| folder.join("nats"));
+    let versions = folders.filter_map(|folder| fs::read_dir(folder).ok());
+    let versions = versions.flatten().flatten().map(|version| version.path());
+    let whole = versions.filter(|version| version.join("complete").exists());
+    whole.map(|version| version.join("nats-server")).collect()
 }
 
 impl NatsServer {
@@ -108,7 +114,43 @@ impl NatsServer {
         Self::begin("", extra).await
     }
 
+    /// Starts three that are one cluster, where a stream has three replicas.
+    ///
+    /// # Errors
+    /// When there is none, or they do not find each other.
+    pub async fn start_cluster() -> Result<[Self; 3]> {
+        // Who is told of the others has to know where they will be. Held until all are known, so that they differ.
+        let held = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0"));
+        let mut ports = Vec::new();
+        for one in &held {
+            let address = one.as_ref().ok().and_then(|one| one.local_addr().ok());
+            ports.push(address.context("there is no free port")?.port());
+        }
+        drop(held);
+        let routes = ports
+            .iter()
+            .map(|port| format!("\"nats://127.0.0.1:{port}\""));
+        let routes = routes.collect::<Vec<_>>().join(", ");
+        let mut servers = Vec::new();
+        for port in ports {
+            let extra = format!(
+                "server_name: \"n{port}\"\ncluster {{ name: \"c\", listen: \"127.0.0.1:{port}\", routes: [{routes}] }}"
+            );
+            servers.push(Self::launch("", &extra).await?);
+        }
+        for server in &servers {
+            server.0.healthy().await?;
+        }
+        servers.try_into().ok().context("three were started")
+    }
+
     async fn begin(jetstream: &str, extra: &str) -> Result<Self> {
+        let server = Self::launch(jetstream, extra).await?;
+        server.0.healthy().await?;
+        Ok(server)
+    }
+
+    async fn launch(jetstream: &str, extra: &str) -> Result<Self> {
         let program = program().context("there is no NATS server: `./run nats` fetches one")?;
         let folder = tempfile::Builder::new().prefix("outlast-nats-").tempdir()?;
         let mut inner = Inner {
@@ -122,7 +164,6 @@ impl NatsServer {
         let process = inner.spawn()?;
         inner.ports = inner.read_ports(&process).await?;
         *inner.process() = Some(process);
-        inner.healthy().await?;
         Ok(Self(Arc::new(inner)))
     }
 
