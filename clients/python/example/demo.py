@@ -1,14 +1,19 @@
 """The demo: the service as a process of its own, 500 bookings by 8 clients, a SIGKILL on the way, and the account at the end,
-from the tables. `./run demo --language python` starts the server and sets the environment.
+from the tables. `./run demo --language python` starts the server and sets the environment. With `--push` the events come in
+by `outlast run --only push`; without, the service claims them.
 """
 
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import os
+import secrets
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
@@ -21,6 +26,8 @@ from psycopg.conninfo import make_conninfo
 BOOKINGS = 500
 CLIENTS = 8
 DEADLINE_S = 60
+PUSHED = "--push" in sys.argv
+KEY = "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode()
 
 ACCOUNT = """
 select (select count(*) from booking) as booked,
@@ -35,19 +42,19 @@ class Service:
 
     def __init__(self, database: str) -> None:
         self._database = database
+        # The same after a restart: that is where pushes go.
+        self.port = free_port()
         self._start()
         atexit.register(lambda: self._process.kill())
         self.killed = 0
 
     def _start(self) -> None:
         program = [sys.executable, str(Path(__file__).with_name("main.py"))]
-        env = os.environ | {"DATABASE_URL": self._database, "PORT": "0"}
-        self._process = subprocess.Popen(program, env=env, stdout=subprocess.PIPE, text=True)
+        env = {"DATABASE_URL": self._database, "PORT": str(self.port), "PUSH_KEYS": KEY if PUSHED else ""}
+        self._process = subprocess.Popen(program, env=os.environ | env, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
-        said, _, port = self._process.stdout.readline().strip().rpartition(" ")
-        if said != "listening on":
+        if not self._process.stdout.readline().startswith("listening"):
             raise RuntimeError("the service ended before it listened")
-        self._port = int(port)
 
     def kill(self) -> None:
         self._process.kill()
@@ -61,7 +68,7 @@ class Service:
 
     def answers(self, nth: int) -> bool:
         body = json.dumps({"guest": f"Zoë {nth} 😀"})
-        client = HTTPConnection("127.0.0.1", self._port, timeout=10)
+        client = HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             client.request("POST", "/bookings", body.encode(), {"idempotency-key": f"request {nth}"})
             return client.getresponse().status == 201
@@ -69,6 +76,25 @@ class Service:
             return False  # The service is away: the same request again.
         finally:
             client.close()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def push(database: str, port: int, folder: str) -> subprocess.Popen[bytes]:
+    """Makes the service an endpoint, and starts who pushes to it."""
+    endpoint = f'url = "http://127.0.0.1:{port}/push"\ntypes = ["booking.confirmed"]\nkey = "ledger"\n'
+    Path(folder, "outlast.toml").write_text(f"[cluster.endpoint.ledger]\n{endpoint}")
+    env = os.environ | {"OUTLAST_EGRESS_ALLOW": "127.0.0.1", "OUTLAST_SECRET_LEDGER": KEY, "OUTLAST_LOG": "error"}
+    program = [os.environ["OUTLAST_TEST_PROGRAM"], "--database", database]
+    subprocess.run([*program, "apply", "--yes"], cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*program, "run", "--only", "push"], cwd=folder, env=env)
+    atexit.register(process.kill)
+    return process
 
 
 def ask(service: Service, client: int, deadline: float) -> None:
@@ -94,6 +120,8 @@ def main() -> int:
     subprocess.run(migrate, check=True, stdout=subprocess.DEVNULL)
 
     service = Service(database)
+    folder = tempfile.TemporaryDirectory()
+    pushing = push(database, service.port, folder.name) if PUSHED else None
     with ThreadPoolExecutor(CLIENTS) as clients:
         for asked in [clients.submit(ask, service, client, deadline) for client in range(CLIENTS)]:
             asked.result()
@@ -107,12 +135,18 @@ def main() -> int:
         cursor = connection.cursor(row_factory=psycopg.rows.dict_row)
         account: dict[str, Any] = cursor.execute(ACCOUNT).fetchone() or {}
     service.stop()
+    if pushing is not None:
+        pushing.terminate()
+        pushing.wait()
+    folder.cleanup()
 
     right = account == {"booked": BOOKINGS, "handled": BOOKINGS, "twice": 0, "lost": 0, "phantom": 0}
     if "--json" in sys.argv:
-        print(json.dumps({"language": "python", "asked": BOOKINGS, **account, "killed": service.killed, "right": right}))
+        shown = {"language": "python", "pushed": PUSHED, "asked": BOOKINGS, **account, "killed": service.killed, "right": right}
+        print(json.dumps(shown))
     else:
         print(f"asked for            {BOOKINGS} bookings, by {CLIENTS} clients; the service was killed {service.killed} times")
+        print(f"events               {'pushed to the service, signed' if PUSHED else 'claimed by the service'}")
         print(f"booked               {account['booked']}")
         print(f"handled              {account['handled']}")
         print(f"lost {account['lost']} · phantom {account['phantom']} · handled twice {account['twice']}")
