@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod broker;
 pub mod codec;
 pub mod duration;
+pub mod endpoint;
 pub mod event;
 pub mod failure;
 pub mod follows;
