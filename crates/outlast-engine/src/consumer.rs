@@ -2,11 +2,13 @@
 
 use crate::{
     attempt::{Attempt, Raw},
-    handler::{BatchHandler, EffectHandler, Form, Handler, RawHandler, Through, TxHandler},
+    handler::{
+        BatchHandler, EffectHandler, EndpointHandler, Form, Handler, RawHandler, Through, TxHandler,
+    },
 };
-use outlast_core::{Consumable, Failure, Outcome};
+use outlast_core::{Consumable, Failure, Outcome, endpoint::Endpoint};
 use outlast_postgres::tx::Pool;
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// Where a new consumer begins to read. Recorded when it is registered for the first time; later it changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct Consumer<S> {
     pub(crate) start: Start,
     pub(crate) owner: Option<String>,
     pub(crate) concurrency: Option<usize>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) optional: bool,
     pub(crate) ordered: bool,
     pub(crate) tenants: Vec<String>,
     pub(crate) sources: Vec<String>,
@@ -65,6 +69,8 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
             start: Start::Now,
             owner: None,
             concurrency: None,
+            deadline: None,
+            optional: false,
             ordered: false,
             tenants: Vec::new(),
             sources: Vec::new(),
@@ -116,6 +122,20 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
         self
     }
 
+    /// How long one try of it may take, instead of the worker's [`Settings::deadline`](crate::Settings::deadline).
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Where it cannot be registered, that is told and the other consumers of the worker run: for those that operators
+    /// write down.
+    #[doc(hidden)]
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
     /// Takes events of this tenant only; called again, of these. Everybody else's are not its own: it steps over them.
     ///
     /// Recorded when it is registered for the first time. A filter is part of what a consumer is: with another one its
@@ -158,6 +178,32 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
             name: types.to_owned().into(),
             version: u16::MAX,
             form: Form::Effect(Arc::new(RawHandler(handle))),
+        });
+        self
+    }
+
+    /// Hands events of every type that the pattern names to an endpoint outside of this process, as they were emitted: to a
+    /// service behind HTTPS, in any language (the crate `outlast-http`). Patterns are those of [`Consumer::on_raw`].
+    ///
+    /// The endpoint answers that it is done, or that it has accepted the event and completes it by itself, in a transaction of
+    /// its own. An accepted event keeps its lease and its place until it is complete, at most until its deadline; then the try
+    /// has failed and another one follows. As [`Consumer::on`], it may get one event twice, with the same id.
+    ///
+    /// While the endpoint is down, what waits is not charged; that is looked at per consumer, so give each endpoint its own.
+    ///
+    /// ```
+    /// # use outlast_engine::Consumer;
+    /// # use outlast_core::endpoint::Endpoint;
+    /// # use std::sync::Arc;
+    /// # fn f(shop: Arc<dyn Endpoint>) -> Consumer<()> {
+    /// Consumer::new("shop").concurrency(4).push("booking.*", shop.clone()).push("payment.*", shop)
+    /// # }
+    /// ```
+    pub fn push(mut self, types: &str, endpoint: impl Endpoint) -> Self {
+        self.handlers.push(Handler {
+            name: types.to_owned().into(),
+            version: u16::MAX,
+            form: Form::Effect(Arc::new(EndpointHandler(Arc::new(endpoint)))),
         });
         self
     }

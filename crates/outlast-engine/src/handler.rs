@@ -7,6 +7,7 @@
 pub(crate) mod around;
 mod batch;
 mod effect;
+mod endpoint;
 pub(crate) mod publish;
 pub(crate) mod seal;
 mod tx;
@@ -18,11 +19,13 @@ pub(crate) use around::Around;
 pub use around::{About, Running};
 pub(crate) use batch::BatchHandler;
 pub(crate) use effect::{EffectHandler, RawHandler};
+pub(crate) use endpoint::EndpointHandler;
 pub(crate) use seal::{Seal, SealState};
 pub(crate) use tx::{Through, TxHandler};
 
+use crate::run::accepted::Accepted;
 use bytes::Bytes;
-use outlast_core::{Codec, Failure, Outcome};
+use outlast_core::{Codec, Failure, Outcome, broker::Envelope};
 use outlast_postgres::{Error, schema::Schema, tx::BoxFuture};
 use std::{borrow::Cow, fmt, sync::Arc, time::SystemTime};
 use tokio::{task::JoinHandle, time::Instant};
@@ -53,6 +56,30 @@ pub(crate) struct Received {
     pub(crate) codec_key: Option<String>,
     pub(crate) payload: Bytes,
     pub(crate) emitted_at: SystemTime,
+}
+
+impl Received {
+    /// What it is without its payload, as it leaves.
+    pub(crate) fn envelope(&self) -> Envelope {
+        let mut envelope = Envelope::new(self.id, self.name.as_str(), self.emitted_at);
+        envelope.version = self.version;
+        envelope.tenant.clone_from(&self.tenant);
+        envelope.key.clone_from(&self.key);
+        envelope.key_seq = self.key_seq;
+        envelope.aggregate_version = self.aggregate_version;
+        envelope.source.clone_from(&self.source);
+        envelope.subject.clone_from(&self.subject);
+        envelope.actor.clone_from(&self.actor);
+        envelope.correlation_id = self.correlation_id;
+        envelope.causation_id = self.causation_id;
+        envelope.traceparent.clone_from(&self.traceparent);
+        envelope.content_type.clone_from(&self.content_type);
+        envelope.codec_key.clone_from(&self.codec_key);
+        // They were checked when they were emitted: strings only.
+        let headers = self.headers.as_deref().map(serde_json::from_str);
+        envelope.headers = headers.and_then(Result::ok).unwrap_or_default();
+        envelope
+    }
 }
 
 /// One try of one event: what the log holds, and what is true of this try only. Cheap to clone.
@@ -177,6 +204,8 @@ pub(crate) struct Context {
     pub(crate) ordered: bool,
     pub(crate) around: Option<Around>,
     pub(crate) codec: Option<Arc<dyn Codec>>,
+    /// Looks for what endpoints complete by themselves.
+    pub(crate) accepted: Option<Accepted>,
 }
 
 /// Handles one event at a time.

@@ -28,6 +28,7 @@ use signal::{Stop, Stopper};
 use sweep::Sweep;
 use wake::Bell;
 
+pub(crate) mod accepted;
 pub(crate) mod batch;
 pub(crate) mod consumer;
 pub(crate) mod destination;
@@ -45,8 +46,11 @@ pub(crate) mod wake;
 /// Connections for claims and records. Two consumers' statements can overlap; more would only queue in the server.
 const CONNECTIONS: usize = 2;
 
-/// Runs until SIGTERM or Ctrl-C; a second one ends the drain at once.
-pub(crate) async fn until_signal<S>(plan: Plan<S>) -> Result<(), Error>
+/// Runs until SIGTERM or Ctrl-C, or until `stop` resolves; a second signal ends the drain at once.
+pub(crate) async fn until_signal<S>(
+    plan: Plan<S>,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), Error>
 where
     S: Clone + Send + Sync + 'static,
 {
@@ -63,8 +67,15 @@ where
         let mut count = count.clone();
         async move { _ = count.wait_for(|count| *count >= n).await }
     };
+    let asked = reached(1);
+    let stop = async move {
+        tokio::select! {
+            () = asked => {}
+            () = stop => {}
+        }
+    };
     tokio::select! {
-        ended = run_with(plan, reached(1), reached(2)) => ended,
+        ended = run_with(plan, stop, reached(2)) => ended,
         () = counting => unreachable!("it counts for ever"),
     }
 }
@@ -342,7 +353,16 @@ where
 {
     let mut consumers = Vec::new();
     for planned in planned {
-        consumers.push(register_one(common, planned).await?);
+        let (name, optional) = (planned.name.clone(), planned.optional);
+        match register_one(common, planned).await {
+            Ok(consumer) => consumers.push(consumer),
+            Err(error)
+                if optional && !error.is_transient() && !matches!(error, Error::Stopped(_)) =>
+            {
+                tracing::error!(%error, consumer = %name, "not registered, so nothing of it runs here");
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(consumers)
 }
@@ -385,6 +405,7 @@ where
             ordered: planned.ordered,
             around: common.around.clone(),
             codec: common.codec.clone(),
+            accepted: Some(accepted::Accepted::new(store.clone(), registered.id)),
         },
         name,
         state: common.state.clone(),
@@ -392,7 +413,13 @@ where
         store: store.clone(),
         leases: common.leases.clone(),
         destination: destination::Destination::new(),
-        settings: settings.clone(),
+        settings: match planned.deadline {
+            Some(deadline) => Arc::new(Settings {
+                deadline,
+                ..(**settings).clone()
+            }),
+            None => settings.clone(),
+        },
         concurrency: planned.concurrency.unwrap_or(settings.concurrency),
     })
 }

@@ -214,7 +214,13 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// At the start: what [`Worker::check`] finds, no connection, an older or newer schema, another database behind a
     /// handler's pool. Later connection losses are waited out, not returned.
     pub async fn run(self) -> Result<(), Error> {
-        crate::run::until_signal(self.plan).await
+        crate::run::until_signal(self.plan, std::future::pending()).await
+    }
+
+    /// Works until SIGTERM or Ctrl-C, as [`Worker::run`], or until `stop` resolves.
+    #[doc(hidden)]
+    pub async fn run_or_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        crate::run::until_signal(self.plan, stop).await
     }
 
     /// Works until `stop` resolves; else as [`Worker::run`].
@@ -292,6 +298,9 @@ impl<S> Plan<S> {
                 problems.push(format!(
                     "consumer {name}: names that begin with relay/ are those of routes"
                 ));
+            }
+            if consumer.deadline.is_some_and(|deadline| deadline.is_zero()) {
+                problems.push(format!("consumer {name}: deadline is 0"));
             }
             let mut types = HashSet::new();
             for handler in &consumer.handlers {

@@ -37,6 +37,7 @@ as $$
     ('change_lanes',      '{owner}',  true),
     ('_whereabouts',      '{engine,reader}', true),                -- in the view of consumers
     -- What the statements of a worker call.
+    ('_accepted',         '{engine}', true),
     ('_arrive',           '{engine}', true),
     ('_check_settings',   '{engine}', true),
     ('_claim',            '{engine}', true),

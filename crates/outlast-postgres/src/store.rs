@@ -15,7 +15,7 @@ use crate::Error;
 mod claimed;
 mod place;
 
-pub use claimed::{Claim, Claimed};
+pub use claimed::{Claim, Claimed, Seen};
 pub use place::{Place, Where};
 
 /// How long one statement may take before its connection is given up: a stalled one is never waited for.
@@ -349,6 +349,34 @@ impl Store {
         let args = [(&token as _, Type::UUID), (&id as _, Type::UUID)];
         let row = self.one("select outlast._settled($1, $2)", &args).await?;
         Ok(row.get(0))
+    }
+
+    /// Which of these events, side by side with the tokens that they run under, have ended; the others are open.
+    pub async fn accepted(
+        &self,
+        consumer: i32,
+        tokens: &[Uuid],
+        ids: &[Uuid],
+    ) -> Result<Vec<(Uuid, Uuid, Seen)>, Error> {
+        let rows = self
+            .rows(
+                "select token, id, state from outlast._accepted($1, $2, $3)",
+                &[
+                    (&consumer, Type::INT4),
+                    (&tokens, Type::UUID_ARRAY),
+                    (&ids, Type::UUID_ARRAY),
+                ],
+            )
+            .await?;
+        let seen = |row: &Row| {
+            let seen = match row.get(2) {
+                "sealed" => Seen::Sealed,
+                "failed" => Seen::Failed,
+                _ => Seen::Lost,
+            };
+            (row.get(0), row.get(1), seen)
+        };
+        Ok(rows.iter().map(seen).collect())
     }
 
     /// Parks an event that no handler of this process can read, without a charge. Committed when it returns.

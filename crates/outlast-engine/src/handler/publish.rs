@@ -4,11 +4,7 @@
 //! time that is left, by what the broker takes at once, and, where keys are kept in order, nothing of a key after what was
 //! not confirmed of it.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use outlast_core::{
     Class, Failure, Outcome,
@@ -105,33 +101,13 @@ impl Publisher {
     }
 
     fn envelope(&self, event: &Received) -> Envelope {
-        let mut envelope = Envelope::new(event.id, event.name.clone(), event.emitted_at);
-        envelope.version = event.version;
-        envelope.tenant.clone_from(&event.tenant);
-        envelope.key.clone_from(&event.key);
-        envelope.key_seq = event.key_seq;
-        envelope.aggregate_version = event.aggregate_version;
-        envelope.source.clone_from(&event.source);
-        envelope.subject.clone_from(&event.subject);
-        envelope.actor.clone_from(&event.actor);
-        envelope.correlation_id = event.correlation_id;
-        envelope.causation_id = event.causation_id;
-        envelope.traceparent.clone_from(&event.traceparent);
-        envelope.headers = headers(event.headers.as_deref());
-        envelope.content_type.clone_from(&event.content_type);
-        envelope.codec_key.clone_from(&event.codec_key);
+        let mut envelope = event.envelope();
         envelope.log = self.log.as_ref().map(|log| LogPlace {
             log: log.to_string(),
             id: event.log_id,
         });
         envelope
     }
-}
-
-/// They were checked when they were emitted: strings only.
-fn headers(json: Option<&str>) -> BTreeMap<String, String> {
-    json.and_then(|json| serde_json::from_str(json).ok())
-        .unwrap_or_default()
 }
 
 /// What is known of one message.

@@ -76,6 +76,7 @@ async fn run(consumer: Consumer<()>, around: Option<Around>, delivery: Delivery)
         consumer: "ledger".into(),
         around,
         codec: None,
+        accepted: None,
     };
     let Form::Effect(one) = consumer.handlers[0].form.clone() else {
         panic!("an effect handler")

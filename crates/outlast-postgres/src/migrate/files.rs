@@ -82,6 +82,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("operator", include_str!("../../functions/operator.sql")),
     ("complete", include_str!("../../functions/complete.sql")),
     ("seal", include_str!("../../functions/seal.sql")),
+    ("endpoint", include_str!("../../functions/endpoint.sql")),
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
     ("relay", include_str!("../../functions/relay.sql")),

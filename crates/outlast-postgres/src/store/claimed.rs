@@ -49,6 +49,17 @@ pub struct Claimed {
     pub lane: Option<i32>,
 }
 
+/// How an event ended that somebody outside has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It is complete.
+    Sealed,
+    /// It was given to a later try.
+    Failed,
+    /// The lease is not there any more: somebody newer owns it.
+    Lost,
+}
+
 impl Claimed {
     /// Whether its batch is of a side lane, which holds tenants with a backlog only.
     pub fn aside(&self) -> bool {

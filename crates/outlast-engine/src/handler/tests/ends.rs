@@ -182,6 +182,7 @@ fn context() -> Context {
         consumer: "ledger".into(),
         around: None,
         codec: None,
+        accepted: None,
     }
 }
 
