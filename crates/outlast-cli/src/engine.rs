@@ -1,6 +1,7 @@
 //! A worker under our signals: the first asks it to drain, the second gives back what still runs, the third ends at once.
 
 use std::{
+    future::Future,
     pin::pin,
     time::{Duration, Instant},
 };
@@ -37,8 +38,18 @@ pub(crate) async fn work<S: Clone + Send + Sync + 'static>(
     worker: Worker<S>,
     drain: Duration,
 ) -> Answer {
+    let ended = work_until(worker, drain, std::future::pending()).await?;
+    Ok(ended.unwrap_or(Exit::Done))
+}
+
+/// The same, also until `stop` resolves; none when it was that.
+pub(crate) async fn work_until<S: Clone + Send + Sync + 'static>(
+    worker: Worker<S>,
+    drain: Duration,
+    stop: impl Future<Output = ()> + Send,
+) -> Answer<Option<Exit>> {
     let mut signals = Signals::listen().tried("listen for signals")?;
-    let mut running = pin!(worker.run());
+    let mut running = pin!(worker.run_or_until(stop));
     let mut asked: Option<Instant> = None;
     let mut count = 0;
     let ended: Result<(), Error> = loop {
@@ -50,7 +61,7 @@ pub(crate) async fn work<S: Clone + Send + Sync + 'static>(
                 match count {
                     1 => tracing::info!("{name}: draining for at most {} s; again to stop at once", drain.as_secs()),
                     2 => tracing::warn!("{name} again: giving back what still runs"),
-                    _ => return Ok(Exit::Cut),
+                    _ => return Ok(Some(Exit::Cut)),
                 }
             }
         }
@@ -59,9 +70,9 @@ pub(crate) async fn work<S: Clone + Send + Sync + 'static>(
     // The worker may have heard the last one a moment before us.
     count += u32::from(signals.pending().await);
     let over = asked.is_some_and(|asked| asked.elapsed() >= drain);
-    Ok(if count > 1 || over {
-        Exit::Cut
-    } else {
-        Exit::Done
+    Ok(match asked {
+        None => None,
+        Some(_) if count > 1 || over => Some(Exit::Cut),
+        Some(_) => Some(Exit::Done),
     })
 }

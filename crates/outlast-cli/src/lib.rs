@@ -14,6 +14,7 @@ mod out;
 mod own;
 mod problem;
 mod product;
+mod push;
 mod settings;
 mod signal;
 mod since;

@@ -28,3 +28,21 @@ create table outlast._route (
   attributes      jsonb not null check (jsonb_typeof(attributes) = 'object'),
   changed_at      timestamptz not null
 );
+
+-- Endpoints that `outlast run` pushes events to. Each is read by a consumer of its own, push/NAME. Keys and secret headers are only named
+-- here; their values are in the settings of the processes that push.
+create table outlast._endpoint (
+  name            text primary key check (name ~ '^[a-z0-9._-]{1,90}$'),
+  url             text not null check (url ~ '^https?://' and length(url) <= 2048),
+  types           text[] not null check (cardinality(types) between 1 and 100),
+  key             text not null check (key <> ''),
+  headers         jsonb not null check (jsonb_typeof(headers) = 'object'),
+  concurrency     int not null check (concurrency between 1 and 10000),
+  rate            int check (rate > 0),         -- requests a second of one process; none: as fast as it answers
+  timeout         text not null,
+  deadline        text not null,
+  ordered         boolean not null,
+  tenants         text[] not null,              -- empty: of all
+  owner           text,
+  changed_at      timestamptz not null default clock_timestamp()
+);

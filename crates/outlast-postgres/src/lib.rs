@@ -7,6 +7,7 @@
 
 pub mod cluster;
 pub mod connect;
+pub mod endpoint;
 pub mod error;
 pub mod event;
 pub mod migrate;

@@ -12,7 +12,12 @@ use std::{
 use outlast_core::duration;
 use tokio_postgres::{Client, Transaction, types::Type};
 
-use crate::{Error, relay::Route};
+use crate::{
+    Error,
+    endpoint::{self, Endpoints},
+    relay::Route,
+    schema::Schema,
+};
 
 /// One setting that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,11 +101,13 @@ impl Setting {
     }
 }
 
-/// A value for every setting, and every route of the relay.
+/// A value for every setting, every route of the relay, every endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
     texts: BTreeMap<&'static str, String>,
     routes: BTreeMap<String, Route>,
+    /// The endpoints that events are pushed to.
+    pub endpoints: Endpoints,
 }
 
 impl Default for Values {
@@ -109,6 +116,7 @@ impl Default for Values {
         Self {
             texts: all().iter().map(standard).collect(),
             routes: BTreeMap::new(),
+            endpoints: Endpoints::new(),
         }
     }
 }
@@ -149,7 +157,17 @@ impl Values {
 
     /// What is wrong with how the values fit together; one sentence each.
     pub fn problems(&self) -> Vec<String> {
-        RELATIONS.iter().flat_map(|check| check(self)).collect()
+        let endpoint = |(name, said): (&String, &endpoint::Definition)| {
+            let told = |why| format!("endpoint.{name}: {why}");
+            said.problems(name)
+                .into_iter()
+                .map(told)
+                .collect::<Vec<_>>()
+        };
+        let relations = RELATIONS.iter().flat_map(|check| check(self));
+        relations
+            .chain(self.endpoints.iter().flat_map(endpoint))
+            .collect()
     }
 }
 
@@ -231,6 +249,8 @@ pub async fn plan(client: &Client, wanted: &Values) -> Result<Vec<Change>, Error
         }
     }
     changes.extend(differences(&routes(client).await?, &wanted.routes));
+    let endpoints = endpoint::in_force(client, Schema::DEFAULT).await?;
+    changes.extend(endpoint::differences(&endpoints, &wanted.endpoints));
     Ok(changes)
 }
 
@@ -311,6 +331,8 @@ async fn write(tx: &Transaction<'_>, wanted: &Values) -> Result<Vec<Change>, Err
         let name: String = row.try_get(0)?;
         changes.push(Change::of_route(&name, was.as_ref(), becomes.as_ref()));
     }
+    // The lock of the texts is held, so nobody else changes these either.
+    changes.extend(endpoint::write(tx, &wanted.endpoints).await?);
     Ok(changes)
 }
 

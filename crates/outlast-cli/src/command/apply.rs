@@ -12,6 +12,7 @@ use crate::{
     exit::Exit,
     out::{Out, Table, text},
     problem::{Answer, Problem, Tried},
+    push,
     settings::{Base, Effective, Set, cluster},
 };
 
@@ -74,7 +75,8 @@ impl Apply {
         let changes = setting::plan(database.client(), &wanted)
             .await
             .tried("compare the settings of the cluster")?;
-        let warnings = warnings(&database, &wanted).await?;
+        let mut warnings = warnings(&database, &wanted).await?;
+        warnings.extend(push::warnings(&changes));
         let show = |applied| show(out, &changes, &warnings, applied);
         if changes.is_empty() {
             show(false)?;
@@ -104,6 +106,15 @@ impl Apply {
     }
 
     fn wanted(&self, global: &Global) -> Answer<Values> {
+        let wanted = self.said(global)?;
+        let problems = push::problems(&wanted.endpoints);
+        match problems.is_empty() {
+            true => Ok(wanted),
+            false => Err(Problem::of_configuration(problems)),
+        }
+    }
+
+    fn said(&self, global: &Global) -> Answer<Values> {
         if let Some(file) = &self.file {
             return Ok(cluster::Section::of_file(file)?.values);
         }

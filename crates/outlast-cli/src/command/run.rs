@@ -6,6 +6,7 @@ use crate::{
     args::Global,
     engine,
     problem::Answer,
+    push,
     settings::{Base, Effective, Set},
 };
 
@@ -16,8 +17,14 @@ them. This one has none. It checks at the start that the schema fits and that th
 it should be, then watches the log and wakes the workers, until SIGTERM or Ctrl-C. Workers do that
 themselves, too: none of them needs this command.
 
+It pushes events to the endpoints of the cluster ([cluster.endpoint.NAME], outlast apply), and goes
+on with the new ones when those change. What an endpoint calls the key `shop` is in the variable
+OUTLAST_SECRET_SHOP: whsec_…, while it is replaced the old one and the new one. Networks of your own
+that may be reached are listed in OUTLAST_EGRESS_ALLOW, ports besides 443 in OUTLAST_EGRESS_PORTS.
+
 Examples:
   outlast run --set deployment=production --log json
+  outlast run --only push
   outlast run --only maintenance")]
 pub(crate) struct Run {
     /// Nothing but this; workers do it too, one at a time over all of them
@@ -31,19 +38,34 @@ pub(crate) struct Run {
 enum Only {
     /// Fold completions, empty the slots that nobody needs, forget old keys
     Maintenance,
+    /// Push events to the endpoints of the cluster
+    Push,
 }
 
 impl Run {
     pub(crate) async fn run(&self, global: &Global) -> Answer {
         let effective = Effective::load(global, &self.set, &Base::default())?;
-        effective.target()?;
+        let target = effective.target()?;
         if let Some(Only::Maintenance) = self.only {
             let worker = engine::watchman(&effective).only_maintenance();
             return engine::work(worker, effective.settings.drain).await;
         }
-        tracing::info!(
-            "no handlers here: this only watches the log and wakes workers; handlers live in your own binary"
-        );
-        engine::work(engine::watchman(&effective), effective.settings.drain).await
+        if self.only.is_none() {
+            tracing::info!(
+                "no handlers here: this only watches the log, wakes workers and pushes to endpoints; handlers live in your own binary"
+            );
+        }
+        loop {
+            let endpoints = push::endpoints(&target).await?;
+            let mut worker = engine::watchman(&effective);
+            for consumer in push::consumers(&endpoints)? {
+                worker = worker.consumer(consumer);
+            }
+            let changed = push::changed(&target, &endpoints);
+            let ended = engine::work_until(worker, effective.settings.drain, changed).await?;
+            if let Some(exit) = ended {
+                return Ok(exit);
+            }
+        }
     }
 }

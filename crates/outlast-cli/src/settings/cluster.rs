@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use outlast_postgres::setting::Values;
+use outlast_postgres::{endpoint::Definition, setting::Values};
+use serde::{Deserialize, de::IntoDeserializer};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -68,6 +69,9 @@ impl Section {
                 continue;
             }
             match value.get_ref() {
+                DeValue::Table(table) if name == "endpoint" => {
+                    self.endpoints(table, content, shown);
+                }
                 DeValue::Table(table) => self.take(table, &format!("{name}."), content, shown),
                 DeValue::String(value) => self.put(&name, value, origin),
                 _ => self.problems.push(format!(
@@ -94,6 +98,22 @@ impl Section {
                 let why = text::line(why.trim());
                 self.problems
                     .push(format!("route.{shown} ({origin}): {why}"));
+            }
+        }
+    }
+
+    /// `[cluster.endpoint.NAME]`: a table each.
+    fn endpoints(&mut self, table: &DeTable<'_>, content: &str, shown: &str) {
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            match Definition::deserialize(value.clone().into_deserializer()) {
+                Ok(said) => _ = self.values.endpoints.insert(name.to_owned(), said),
+                Err(error) => self.problems.push(format!(
+                    "endpoint.{} ({shown}:{}): {}",
+                    text::line(name),
+                    line(content, key.span().start),
+                    text::line(error.message().trim())
+                )),
             }
         }
     }

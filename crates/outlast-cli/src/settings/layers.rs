@@ -10,13 +10,15 @@ use super::{
     cluster::{self, Section},
     keys::{self, DATABASE, DATABASE_VARIABLES},
 };
-use crate::{args::Global, out::text};
+use crate::{args::Global, out::text, push};
 
 /// The file that is read if it is there.
 pub(super) const FILE: &str = "outlast.toml";
 
 /// Variables of ours that are no settings.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 6] = [
+    push::ALLOW,
+    push::PORTS,
     "OUTLAST_CONFIG",
     "OUTLAST_LOG",
     "OUTLAST_PG_BIN",
@@ -109,7 +111,9 @@ impl Layers {
                 .any(|name| name == key && name != DATABASE && variable == keys::variable(name))
             {
                 self.put_text(&key, &value, variable);
-            } else if !OTHERS.contains(&variable.as_str()) && !variable.starts_with("OUTLAST_TEST_")
+            } else if !OTHERS.contains(&variable.as_str())
+                && !variable.starts_with("OUTLAST_TEST_")
+                && !variable.starts_with(push::SECRET)
             {
                 self.unknown_variable(&variable, &key);
             }

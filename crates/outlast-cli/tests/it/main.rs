@@ -12,6 +12,7 @@ mod events;
 mod migrate;
 mod own;
 mod parked;
+mod push;
 mod restore;
 mod retention;
 mod run;
