@@ -60,6 +60,7 @@
 //! | `diesel-async` | the same for diesel-async 0.9 and its deadpool; diesel hides most SQLSTATEs, which are known again by the server's English texts |
 //! | `anyhow` | `?` on `anyhow::Error` in handlers |
 //! | `cli` | the commands of `outlast` for your own binary |
+//! | `push` | [`http`]: an HTTPS endpoint as the handler of a consumer ([`Consumer::push`]), signatures and completion for receivers |
 //! | `testing` | a worker for tests, whose clock they move |
 #![warn(missing_docs)]
 
@@ -67,7 +68,7 @@
 pub use outlast_cli::cli;
 pub use outlast_core::{
     Class, Classify, Codec, CodecError, Consumable, Event, Failure, Follows, Outcome, Payload,
-    Stored, Unreadable, codec,
+    Stored, Unreadable, codec, endpoint,
 };
 pub use outlast_engine::{
     About, Attempt, BatchFn, Consumer, Emit, Outlast, Raw, Running, Sealed, Settings, Start, TxFn,
@@ -83,6 +84,9 @@ pub use outlast_postgres::{
 
 #[cfg(feature = "diesel-async")]
 pub use outlast_postgres::tx::DieselTx;
+
+#[cfg(feature = "push")]
+pub use outlast_http as http;
 
 #[cfg(feature = "testing")]
 pub use outlast_engine::testing;

@@ -32,3 +32,22 @@ async fn every_drivers_example_commits_booking_and_event_together_and_rolls_both
         );
     }
 }
+
+#[tokio::test]
+async fn the_endpoint_of_the_example_completes_what_is_pushed_to_it() {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(std::path::Path::parent).unwrap();
+    let database = pg::outlast().await;
+    let output = Command::new(folder.join("examples/push"))
+        .env("DATABASE_URL", database.url())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "3 bookings, 3 mails, each with its completion in one commit\n";
+    assert_eq!(
+        said,
+        expected,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
