@@ -56,7 +56,8 @@ impl Tick {
         let owns = |xid: &u64| drawn || prev.may_straggle(*xid);
         Self {
             open: snap.xip.iter().copied().filter(owns).collect(),
-            young: drawn.then_some(snap.xmax),
+            // Nobody else got an id between the snapshot and the tick's own: then there is none.
+            young: (drawn && h > snap.xmax).then_some(snap.xmax),
             snap,
             hi,
             h,
@@ -124,6 +125,14 @@ mod tests {
         assert!(in_window(&Tick::zero(), &b, 1, 3));
         assert!(!in_window(&Tick::zero(), &b, 2, 5));
         assert!(!in_window(&Tick::zero(), &b, 3, 9));
+    }
+
+    #[test]
+    fn a_tick_whose_own_id_follows_its_snapshot_knows_of_everybody_who_may_straggle() {
+        let a = Tick::after(&Tick::zero(), snap(10, &[4]), 20, 10);
+        assert_eq!((a.young, a.may_straggle(10)), (None, false));
+        let b = Tick::after(&Tick::zero(), snap(10, &[4]), 20, 11);
+        assert!(b.may_straggle(10) && b.may_straggle(4));
     }
 
     #[test]
