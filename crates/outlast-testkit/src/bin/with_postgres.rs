@@ -1,5 +1,5 @@
 //! `with-postgres [--pooled] PROGRAM [ARGUMENT..]`: runs a program with a private server for its tests, and with
-//! `--pooled` a PgBouncer before it that the tests go through.
+//! `--pooled` a PgBouncer before it that the tests go through. Tests that ask for Google's Pub/Sub emulator share one.
 //!
 //! The server is temporary and ends with the program, or with us, even if we are killed. If `OUTLAST_TEST_PG` names one
 //! already, that one is used. Exit status: the program's.
@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use outlast_postgres::cluster::Stop;
 use outlast_testkit::{
+    broker::emulator::{PORTER, Porter},
     pg,
     pooler::{POOLED, Pooler},
 };
@@ -59,6 +60,9 @@ async fn main() -> anyhow::Result<ExitCode> {
             pooler.folder().display()
         );
     }
+    // Google's emulator, if a test asks for it.
+    let porter = Porter::open().await?;
+    command.env(PORTER, porter.address().to_string());
     // A terminal sends Ctrl-C to both of us: the program decides, and we clean up after it.
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut child = command
@@ -76,6 +80,7 @@ async fn main() -> anyhow::Result<ExitCode> {
             }
         }
     };
+    drop(porter);
     drop(pooler);
     if let Some(cluster) = cluster {
         cluster.stop(Stop::Immediate).await?;
