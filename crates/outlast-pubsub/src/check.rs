@@ -1,0 +1,165 @@
+//! Whether Pub/Sub can take a message at all, before it is sent: its limits, which do not move.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use outlast_core::{broker::Message, text};
+use prost::Message as _;
+
+use crate::wire::PubsubMessage;
+
+/// The most bytes of a message with all that is around it; of a request it is a little more.
+pub(crate) const MESSAGE_BYTES: usize = 9_990_000;
+const ATTRIBUTES: usize = 100;
+const NAME_BYTES: usize = 256;
+const VALUE_BYTES: usize = 1024;
+const KEY_BYTES: usize = 1024;
+
+/// Checks it and encodes it as it is sent. `ordering_key`: what Pub/Sub is to order it by.
+pub(crate) fn message(message: &Message, ordering_key: Option<&str>) -> Result<Bytes, String> {
+    let key = message.ordering_key.as_deref();
+    if key.is_some_and(|key| key.len() > KEY_BYTES) {
+        return Err(format!(
+            "its ordering key is longer than {KEY_BYTES} bytes, which Pub/Sub does not take"
+        ));
+    }
+    let attributes = attributes(message.all_attributes())?;
+    if message.body.is_empty() && attributes.is_empty() {
+        return Err("it has neither a payload nor attributes, which Pub/Sub does not take".into());
+    }
+    let wire = PubsubMessage {
+        data: message.body.clone(),
+        attributes,
+        message_id: String::new(),
+        ordering_key: ordering_key.unwrap_or_default().to_owned(),
+    };
+    let bytes = wire.encoded_len();
+    if bytes > MESSAGE_BYTES {
+        return Err(format!(
+            "it has {bytes} bytes with its attributes; Pub/Sub takes {MESSAGE_BYTES}"
+        ));
+    }
+    Ok(wire.encode_to_vec().into())
+}
+
+fn attributes(all: Vec<(String, String)>) -> Result<HashMap<String, String>, String> {
+    if all.len() > ATTRIBUTES {
+        let n = all.len();
+        return Err(format!(
+            "it has {n} attributes with those of its envelope; Pub/Sub takes {ATTRIBUTES}"
+        ));
+    }
+    let mut map = HashMap::with_capacity(all.len());
+    for (name, value) in all {
+        let shown = || text::clean(&name, 100);
+        if name.is_empty() || name.len() > NAME_BYTES {
+            return Err(format!(
+                "the name of the attribute `{}` has {} bytes; Pub/Sub takes 1 to {NAME_BYTES}",
+                shown(),
+                name.len()
+            ));
+        }
+        if name.starts_with("goog") {
+            return Err(format!(
+                "the attribute `{}` begins with goog, which is Google's",
+                shown()
+            ));
+        }
+        if value.len() > VALUE_BYTES {
+            return Err(format!(
+                "the attribute `{}` has {} bytes; Pub/Sub takes {VALUE_BYTES}",
+                shown(),
+                value.len()
+            ));
+        }
+        if let Some(twice) = map.insert(name.clone(), value) {
+            let twice = text::clean(&twice, 100);
+            return Err(format!(
+                "the attribute `{}` is there twice, once as `{twice}`",
+                shown()
+            ));
+        }
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        time::{Duration, UNIX_EPOCH},
+    };
+
+    use outlast_core::broker::Envelope;
+
+    use super::*;
+
+    fn good() -> Message {
+        let at = UNIX_EPOCH + Duration::from_secs(1);
+        let envelope = Envelope::new(Default::default(), "booking.confirmed", at);
+        Message::new("events", Arc::new(envelope), Bytes::from_static(b"{}"))
+    }
+
+    fn with(attribute: (&str, &str)) -> Message {
+        let mut message = good();
+        let (name, value) = attribute;
+        message.attributes = Arc::new([(name.to_owned(), value.to_owned())]);
+        message
+    }
+
+    fn why(message: &Message) -> Option<String> {
+        super::message(message, None).err()
+    }
+
+    #[test]
+    fn what_is_within_the_limits_is_taken() {
+        let mut key = good();
+        key.ordering_key = Some("k".repeat(KEY_BYTES));
+        let mut empty = good();
+        empty.body = Bytes::new();
+        let long = "n".repeat(NAME_BYTES);
+        let value = "v".repeat(VALUE_BYTES);
+        for message in [good(), key, empty, with((&long, &value)), with(("a", ""))] {
+            assert_eq!(why(&message), None);
+        }
+    }
+
+    #[test]
+    fn what_is_over_a_limit_is_told_by_name() {
+        let mut key = good();
+        key.ordering_key = Some("k".repeat(KEY_BYTES + 1));
+        let mut body = good();
+        body.body = vec![0; MESSAGE_BYTES].into();
+        let mut many = good();
+        let attributes = (0..ATTRIBUTES).map(|n| (format!("a{n}"), String::new()));
+        many.attributes = attributes.collect();
+        let name = "n".repeat(NAME_BYTES + 1);
+        let value = "ü".repeat(VALUE_BYTES / 2 + 1);
+        for (message, about) in [
+            (key, "ordering key"),
+            (body, "bytes with its attributes"),
+            (many, "attributes"),
+            (with((&name, "")), "257 bytes"),
+            (with(("", "")), "0 bytes"),
+            (with(("a", &value)), "1026 bytes"),
+            (with(("googclient_x", "")), "Google's"),
+            (with(("ce-id", "other")), "twice"),
+        ] {
+            let why = why(&message).expect(about);
+            assert!(why.contains(about), "{about}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_largest_message_fits_with_its_frame_into_a_request() {
+        let mut largest = good();
+        let around = super::message(&largest, None).expect("good");
+        largest.body = vec![0; MESSAGE_BYTES - around.len() - 8].into();
+        let encoded = super::message(&largest, None).expect("still good");
+        let request = crate::wire::Publish {
+            topic: "t".repeat(400),
+            messages: vec![encoded],
+        };
+        assert!(request.encoded_len() <= 10_000_000);
+    }
+}
