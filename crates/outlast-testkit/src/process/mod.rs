@@ -83,9 +83,15 @@ impl Process {
         self.signal(Signal::TERM);
     }
 
-    /// SIGSTOP: it stands still until [`thaw`](Self::thaw), with its connections open.
+    /// SIGSTOP: it stands still until [`thaw`](Self::thaw), with its connections open. It does when this returns, not a moment
+    /// later.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        let unreaped = lock(&self.unreaped);
+        if *unreaped {
+            kill_process(self.pid, Signal::STOP).expect("our own child may be signalled");
+            let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while let Err(Errno::INTR) = waitid(WaitId::Pid(self.pid), stopped) {}
+        }
     }
 
     /// SIGCONT.
