@@ -10,6 +10,9 @@ use tokio::time::Instant;
 
 use crate::link::{Link, Unanswered};
 
+/// How long one question waits for its answer before it is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// Where JetStream listens.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
@@ -45,8 +48,8 @@ impl Refused {
             Self::STREAM_NOT_FOUND | Self::CONSUMER_NOT_FOUND => Why::Missing,
             // Of the account, of the server's memory and store; the stream is full; too many requests.
             10_002 | 10_023 | 10_028 | 10_047 | 10_077 | 10_122 | 10_167 => Why::Throttled,
-            // No leader, no quorum, not ready yet.
-            10_004 | 10_006..=10_009 | 10_041 | 10_118 | 10_119 => Why::Unavailable,
+            // No leader, no quorum, too few servers, not ready yet.
+            10_004..=10_009 | 10_041 | 10_118 | 10_119 => Why::Unavailable,
             _ if self.code >= 500 && !matches!(self.err_code, 10_039 | 10_076) => Why::Unavailable,
             _ => Why::Configuration,
         }
@@ -168,7 +171,8 @@ impl Api {
         format!("{}.{what}", self.prefix)
     }
 
-    /// Asks, and reads the answer.
+    /// Asks, and reads the answer. Asks again when nobody answers: while a cluster has no leader, questions are dropped. Every
+    /// one of ours may be asked twice.
     ///
     /// # Errors
     /// Outside when there is no answer that can be read; inside when JetStream refuses.
@@ -183,7 +187,15 @@ impl Api {
             Value::Null => bytes::Bytes::new(),
             body => body.to_string().into(),
         };
-        let answer = link.ask(&self.subject(what), None, body, by).await?;
+        let subject = self.subject(what);
+        let answer = loop {
+            let soon = (Instant::now() + AGAIN).min(by);
+            match link.ask(&subject, None, body.clone(), soon).await {
+                Err(Unanswered::Unknown(_)) if Instant::now() < by => {}
+                answer => break answer?,
+            }
+            link.ready(by).await?;
+        };
         let unread = |why: serde_json::Error| {
             let what = format!("the answer to {what} cannot be read: {why}");
             BrokerError::new(Why::Configuration, what)

@@ -86,7 +86,13 @@ fn fetched() -> Vec<PathBuf> {
     let versions = folders.filter_map(|folder| fs::read_dir(folder).ok());
     let versions = versions.flatten().flatten().map(|version| version.path());
     let whole = versions.filter(|version| version.join("complete").exists());
-    whole.map(|version| version.join("nats-server")).collect()
+    let mut whole: Vec<_> = whole.collect();
+    // The newest one first, as long as its number has as many digits.
+    whole.sort_by(|a, b| b.cmp(a));
+    whole
+        .iter()
+        .map(|version| version.join("nats-server"))
+        .collect()
 }
 
 impl NatsServer {
