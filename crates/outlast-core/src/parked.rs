@@ -198,13 +198,15 @@ impl Key {
 }
 
 /// What a parked event is classed as besides the classes of failures (`Class`): its handler returned without a seal, its
-/// worker died, no worker knew it, it never started because its key was parked, what proves its completion may be gone.
-pub const CLASSES: [&str; 5] = [
+/// worker died, no worker knew it, it never started because its key was parked, what proves its completion may be gone, its broker
+/// gave it up.
+pub const CLASSES: [&str; 6] = [
     "unsealed",
     "crashed",
     "waiting-version",
     "behind",
     "too-old",
+    "dead-letter",
 ];
 
 /// How many events may wait behind one key before its lane pauses. A batch that was already claimed may add to it.

@@ -43,6 +43,12 @@ begin
     return query select unnest(found_ids);
   end loop;
   if n >= cardinality(ids) then return; end if;
+  if exists (select from outlast._foreign_event f where f.consumer = _sealed.consumer) then
+    return query
+      select f.event_id from unnest(ids) u (id)
+      cross join lateral (
+        select f.event_id from outlast._foreign_event f where f.consumer = _sealed.consumer and f.event_id = u.id offset 0) f;
+  end if;
   -- Nothing is folded before it is a day old, and an own id is at most 12 hours ahead of its event.
   young := outlast._v7_first(outlast.clock() - interval '11 hours');
   if exists (select from unnest(ids) u where u < young)

@@ -59,6 +59,7 @@ as $$
 #variable_conflict use_column
 declare
   l outlast._lease;
+  foreign_at timestamptz;                        -- of an id for which the ring has no place
 begin
   if complete.outcome is null or complete.outcome not in ('done', 'skipped') then
     raise exception 'complete %: outcome % is not done or skipped', id, quote_nullable(complete.outcome) using errcode = 'OL005';
@@ -72,20 +73,41 @@ begin
     end if;
   elsif l.room = 'parked' and l.event_id = complete.id then
     delete from outlast._parked p
-    where p.consumer = l.consumer and p.event_id = complete.id and p.token = l.token;
+    where p.consumer = l.consumer and p.event_id = complete.id and p.token = l.token
+    returning case when p.foreign_id then p.emitted_at end into foreign_at;
     if not found then
       raise exception 'event % is not in the claim %', complete.id, complete.token using errcode = 'OL003';
     end if;
+  elsif l.room = 'delivered' then
+    perform outlast._seal_delivered(l, array[complete.id], false, left(complete.outcome, 1)::"char", outlast._clean(complete.reason));
+    return;
   else
     raise exception 'event % is not in the claim %', complete.id, complete.token using errcode = 'OL003';
   end if;
-  insert into outlast._processed_event (event_id, at, consumer, slot, outcome, reason)
-  values (complete.id, outlast.clock(), l.consumer, outlast._inbox_slot(complete.id),
-          left(complete.outcome, 1)::"char", outlast._clean(complete.reason))
-  on conflict do nothing;
-  if not found then
+  if not outlast._write_seal(l.consumer, complete.id, foreign_at, left(complete.outcome, 1)::"char", complete.reason) then
     raise exception 'event % was already sealed', complete.id using errcode = 'OL002';
   end if;
+end $$;
+
+-- One completion, where its proof will be looked for; false: it is there already. `foreign_at`: when an event was emitted whose
+-- id has no place in the ring.
+create or replace function outlast._write_seal(
+  consumer int, id uuid, foreign_at timestamptz, outcome "char", reason text) returns boolean
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+begin
+  if foreign_at is not null then
+    insert into outlast._foreign_event (consumer, event_id, at, emitted_at, outcome, reason)
+    values (_write_seal.consumer, _write_seal.id, outlast.clock(), _write_seal.foreign_at, _write_seal.outcome, outlast._clean(_write_seal.reason))
+    on conflict do nothing;
+  else
+    insert into outlast._processed_event (event_id, at, consumer, slot, outcome, reason)
+    values (_write_seal.id, outlast.clock(), _write_seal.consumer, outlast._inbox_slot(_write_seal.id),
+            _write_seal.outcome, outlast._clean(_write_seal.reason))
+    on conflict do nothing;
+  end if;
+  return found;
 end $$;
 
 -- Completes many events of one claim: one statement, plain inserts (a conflict costs 1.4 times as much to tolerate, so
@@ -123,6 +145,9 @@ begin
   if (l).room = 'parked' then
     perform outlast.complete((l).token, u) from unnest(ids) u;
     return cardinality(ids);
+  end if;
+  if (l).room = 'delivered' then
+    return outlast._seal_delivered(l, ids, repeated);
   end if;
   select x.claimed_at into strict claimed_at from outlast._batch x
   where x.consumer = (l).consumer and x.lane = (l).lane and x.seq = (l).seq;

@@ -47,6 +47,10 @@ begin
     insert into outlast._batch (consumer, lane, seq, a, b, lo, hi, events, claimed_at, parts)
     select c.id, l, 0, t, t, (t).hi, (t).hi, 0, outlast.clock(), c.lanes from generate_series(0, c.lanes - 1) l;
   else
+    if c.broker is not null then
+      raise exception 'consumer % is registered as one that reads a broker (%)', name, c.broker
+        using errcode = 'OL005', hint = 'what it reads is part of what a consumer is: give the one on the log another name';
+    end if;
     if c.ordered <> ordered then
       raise exception 'consumer % is registered as %', name, case when c.ordered then 'ordered' else 'not ordered' end
         using errcode = 'OL005', hint = 'order is part of what a consumer is: give the other kind another name';

@@ -129,6 +129,9 @@ begin
   join outlast._batch x on (x.consumer, x.lane, x.seq) = (l.consumer, l.lane, l.seq)
   cross join lateral outlast._left(x)
   where l.room = 'batch' and l.consumer = of_id;
+  in_flight := in_flight + (
+    select count(*) from outlast._delivered d
+    where d.consumer = of_id and d.token is not null and not exists (select from outlast._sealed(of_id, array[d.event_id])));
   select count(*) filter (where p.state = 'retry'), count(*) filter (where p.state = 'behind'),
          count(*) filter (where p.state = 'waiting-version'), count(*) filter (where p.state = 'quarantined')
   into retrying, behind, waiting_version, quarantined
@@ -163,6 +166,7 @@ begin
   delete from outlast._flush f using outlast._lease x where x.consumer = c.id and f.token = x.token;
   delete from outlast._lease x where x.consumer = c.id;
   delete from outlast._batch x where x.consumer = c.id;
+  delete from outlast._delivered d where d.consumer = c.id;
   delete from outlast._parked_key k where k.consumer = c.id;
   delete from outlast._parked p where p.consumer = c.id;
   update outlast._consumer x
@@ -249,8 +253,9 @@ begin
   end if;
   c := outlast._named(change_lanes.consumer);
   perform outlast._check_alive(c.name);
-  if not c.ordered then
-    raise exception 'consumer % is not ordered: it has no lanes', c.name using errcode = 'OL005';
+  if not c.ordered or c.broker is not null then
+    raise exception 'consumer % %: it has no lanes', c.name, case when c.ordered then 'reads a broker' else 'is not ordered' end
+      using errcode = 'OL005';
   end if;
   perform outlast._hold_lanes(c);
   select * into c from outlast._consumer x where x.id = c.id;

@@ -108,6 +108,8 @@ begin
     where c.id = p.consumer and p.consumer = (l).consumer and p.event_id = (l).event_id and p.token = (l).token;
     get diagnostics n = row_count;
     perform outlast._release((l).consumer, (l).event_id);
+  elsif (l).room = 'delivered' then
+    n := outlast._end_delivered(l, outlast._lapsed((l).expires_at));
   end if;
   delete from outlast._lease x where x.token = (l).token;
   return n;
@@ -216,9 +218,15 @@ begin
     select * from (
       select * from outlast._in_work(_sweep.consumer)
       union all
-      select * from outlast._lease y where y.room = 'parked' and y.consumer = _sweep.consumer) x
+      select * from outlast._lease y where y.room = 'parked' and y.consumer = _sweep.consumer
+      union all
+      select * from outlast._lease y where y.room = 'delivered' and y.consumer = _sweep.consumer) x
     where x.holder = _sweep.holder or outlast._lapsed(x.expires_at)
   loop
+    if l.room = 'delivered' then
+      perform outlast._lapse(l.token);
+      continue;
+    end if;
     continue when l.room = 'batch' and exists (
       select from outlast._batch x cross join lateral outlast._left(x)
       where x.consumer = l.consumer and x.lane = l.lane and x.seq = l.seq);

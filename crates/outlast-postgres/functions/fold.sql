@@ -155,7 +155,8 @@ declare
 begin
   perform outlast._check_isolation();
   select * into c from outlast._consumer x where x.id = _fold.consumer;
-  if c.id is null or not pg_try_advisory_xact_lock(outlast._lock_room(7313) + c.id) then return; end if;
+  -- What came from a broker has no place in the log by which it could be folded.
+  if c.id is null or c.broker is not null or not pg_try_advisory_xact_lock(outlast._lock_room(7313) + c.id) then return; end if;
   select p.next into place from outlast._fold_place p where p.consumer = c.id order by p.next desc limit 1;
   select e.id, e.emitted_at into first, lo from outlast._first_row(coalesce(place, 0)) e;
   if first is null or lo >= cutoff then return; end if;
@@ -275,6 +276,9 @@ declare
 begin
   select case p.outcome when 'd' then 'done' else 'skipped' end into known
   from outlast._processed_event p where p.slot = s and p.consumer = _proof.consumer and p.event_id = _proof.id;
+  if known is not null then return known; end if;
+  select case f.outcome when 'd' then 'done' else 'skipped' end into known
+  from outlast._foreign_event f where f.consumer = _proof.consumer and f.event_id = _proof.id;
   if known is not null then return known; end if;
   if not own then return 'too-old'; end if;      -- its time says nothing of when it was completed
   n := coalesce(n, outlast._log_id(_proof.consumer, _proof.id));

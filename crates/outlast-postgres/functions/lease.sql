@@ -190,6 +190,12 @@ begin
     delete from outlast._lease x where x.token = l.token;
     return;
   end if;
+  if l.room = 'delivered' then
+    -- The broker delivers them again, as soon as they are released there.
+    perform outlast._end_delivered(l, false);
+    delete from outlast._lease x where x.token = l.token;
+    return;
+  end if;
   -- What was marked and does not run any more was not interrupted: nobody shall suspect it.
   delete from outlast._started s where s.token = l.token;
   if cardinality(running) > 0 then

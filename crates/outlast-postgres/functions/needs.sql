@@ -79,7 +79,7 @@ begin
     select 'fold', c.name, format('folded up to %s of %s', coalesce(f.next, 0), newest.id)
     from outlast._consumer c
     left join lateral (select f.next from outlast._fold_place f where f.consumer = c.id order by f.next desc limit 1) f on true
-    where newest.id is not null and coalesce(f.next, 0) <= newest.id;
+    where newest.id is not null and c.broker is null and coalesce(f.next, 0) <= newest.id;
 end $$;
 
 -- The window of the inbox that a slot held last: it is over, and its end is after `since`.
@@ -139,7 +139,14 @@ begin
   select c.name, coalesce(f.next, 0) as next into place
   from outlast._consumer c
   left join lateral (select f.next from outlast._fold_place f where f.consumer = c.id order by f.next desc limit 1) f on true
+  where c.broker is null
   order by coalesce(f.next, 0) limit 1;
+  -- What came from a broker is never folded: its rows are taken over the sweep, as long as they are few.
+  select count(*) into n from (select from outlast._never_folded(_sweep_needs.slot) limit 5001) x;
+  if n > 5000 then
+    return query select 'rows', 'brokers', 'more than 5000 completions of consumers on brokers need their rows';
+    return;
+  end if;
   if place.name is null then return; end if;
   -- A border of an inbox window is one of log windows too: from there on no leaf of the log mixes both sides.
   if exists (select from outlast._first_row(place.next) e where e.emitted_at < w.until) then
@@ -162,6 +169,16 @@ begin
   end if;
 end $$;
 
+-- The completions of this leaf that no bit will ever prove: of consumers that read a broker.
+create or replace function outlast._never_folded(slot smallint) returns setof outlast._processed_event
+language sql stable
+as $$
+  select p.* from outlast._consumer c
+  cross join lateral (
+    select * from outlast._processed_event p where p.slot = _never_folded.slot and p.consumer = c.id offset 0) p
+  where c.broker is not null
+$$;
+
 -- Which events may still ask for a completion of this leaf.
 create or replace function outlast._inbox_needs(slot smallint) returns table (kind text, about text, detail text)
 language plpgsql stable
@@ -181,7 +198,7 @@ begin
   end if;
   for c in select x.id, x.name from outlast._consumer x loop
     select p.event_id into id from outlast._parked p
-    where p.consumer = c.id and p.event_id < outlast._v7_first(w.until) and outlast._inbox_slot(p.event_id) = _inbox_needs.slot
+    where p.consumer = c.id and not p.foreign_id and p.event_id < outlast._v7_first(w.until) and outlast._inbox_slot(p.event_id) = _inbox_needs.slot
     order by p.event_id limit 1;
     if id is not null then
       return query select 'parked', c.name, format('event %s is parked', id);

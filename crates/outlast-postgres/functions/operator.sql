@@ -47,10 +47,8 @@ begin
     outcome := 'running';
     return;
   end if;
-  insert into outlast._processed_event (event_id, at, consumer, slot, outcome, reason)
-  values (p.event_id, outlast.clock(), c, outlast._inbox_slot(p.event_id), 's', outlast._clean(skip.reason))
-  on conflict do nothing;
-  outcome := case when found then 'skipped' else 'done' end;
+  outcome := case when outlast._write_seal(c, p.event_id, case when p.foreign_id then p.emitted_at end, 's', skip.reason)
+             then 'skipped' else 'done' end;
   perform outlast._unpark(c, p.event_id);
   if p.key is not null then
     select k.behind, k.leader into behind, next from outlast._parked_key k

@@ -101,7 +101,7 @@ begin
       delete from outlast._lease x where x.token = l.token;
     end if;
     -- No proof of a completion is gone before it is 24 days old.
-    if due < outlast._v7_first(at - interval '14 days') and outlast._proof(p.consumer, due, p.log_id) = 'too-old' then
+    if not p.foreign_id and due < outlast._v7_first(at - interval '14 days') and outlast._proof(p.consumer, due, p.log_id) = 'too-old' then
       update outlast._parked x
       set state = 'quarantined', class = 'too-old', next_at = null, token = null, changed_at = at,
           reason = 'it may have been completed: the proof of that is older than retention.inbox and gone'
@@ -197,17 +197,9 @@ as $$
 #variable_conflict use_column
 declare
   l outlast._lease;
-  p outlast._parked;
-  at timestamptz;
-  budget int;
   txt text := outlast._clean(reason);
-  -- Bounded before it is an interval: what is too long for one turned into no time at all.
-  wait interval := make_interval(secs => greatest(least(coalesce(after_ms, 0), 604800000), 0) / 1000.0);
 begin
-  if _fail.class is null or _fail.class not in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified') then
-    raise exception 'fail %: class % is not retry, throttled, unknown, permanent or unclassified', id,
-      quote_nullable(_fail.class) using errcode = 'OL005';
-  end if;
+  perform outlast._check_class(_fail.id, _fail.class);
   l := outlast._prove(_fail.token);
   if l.room = 'batch' then
     if exists (select from outlast._sealed(l.consumer, array[_fail.id])) then
@@ -219,24 +211,50 @@ begin
   elsif l.room <> 'parked' or l.event_id <> _fail.id then
     raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
   end if;
+  return outlast._failed(l, _fail.id, _fail.class, txt, after_ms, charged);
+end $$;
+
+create or replace function outlast._check_class(id uuid, class text) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+  if class is null or class not in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified') then
+    raise exception 'fail %: class % is not retry, throttled, unknown, permanent or unclassified', id,
+      quote_nullable(class) using errcode = 'OL005';
+  end if;
+end $$;
+
+-- A failure of what is parked by now, under a lease that was proven: the charge, and when or whether another try follows.
+create or replace function outlast._failed(
+  l outlast._lease, id uuid, class text, txt text, after_ms bigint, charged boolean) returns text
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  p outlast._parked;
+  at timestamptz;
+  budget int;
+  -- Bounded before it is an interval: what is too long for one turned into no time at all.
+  wait interval := make_interval(secs => greatest(least(coalesce(after_ms, 0), 604800000), 0) / 1000.0);
+begin
   select * into p from outlast._parked x
-  where x.consumer = l.consumer and x.event_id = _fail.id for update;
-  if p.event_id is null or (l.room = 'parked' and p.token is distinct from l.token) then
-    raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
+  where x.consumer = (l).consumer and x.event_id = _failed.id for update;
+  if p.event_id is null or ((l).room = 'parked' and p.token is distinct from (l).token) then
+    raise exception 'event % is not in the claim %', _failed.id, (l).token using errcode = 'OL003';
   end if;
   at := outlast.clock();
   if charged then p.failures := p.failures + 1; end if;
-  select c.attempts into budget from outlast._consumer c where c.id = l.consumer;
+  select c.attempts into budget from outlast._consumer c where c.id = (l).consumer;
   -- A told waiting time may only lengthen ours, up to an hour for a throttled try and a week for any other.
   wait := least(greatest(wait, case when charged then outlast._backoff(p.failures) else interval '1 second' end),
                 case when charged then interval '7 days' else interval '1 hour' end);
   if p.state <> 'behind' then
-    p.state := case when _fail.class = 'permanent' or p.failures >= budget then 'quarantined' else 'retry' end;
+    p.state := case when _failed.class = 'permanent' or p.failures >= budget then 'quarantined' else 'retry' end;
   end if;
   update outlast._parked x
-  set state = p.state, class = _fail.class, failures = p.failures, reason = txt,
-      signature = outlast._signature(x.type, _fail.class, txt), token = null, changed_at = at,
+  set state = p.state, class = _failed.class, failures = p.failures, reason = txt,
+      signature = outlast._signature(x.type, _failed.class, txt), token = null, changed_at = at,
       next_at = case when p.state = 'retry' then at + wait end
-  where x.consumer = l.consumer and x.event_id = _fail.id;
+  where x.consumer = (l).consumer and x.event_id = _failed.id;
   return p.state;
 end $$;

@@ -200,6 +200,7 @@ begin
   delete from outlast._started;
   delete from outlast._flush;
   update outlast._parked p set token = null where p.token is not null;
+  update outlast._delivered d set token = null, since = outlast.clock() where d.token is not null;
   -- The clock of the new server may be behind: no leaf is left out on account of a time of the old one.
   update outlast._batch x
   set a.at = '-infinity', a.open_at = (select array_agg('-infinity'::timestamptz) from unnest((x.a).open)),

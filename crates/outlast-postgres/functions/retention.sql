@@ -194,6 +194,7 @@ begin
       select * from outlast._processed_event p
       where p.slot = _rows_to_keep.slot and p.consumer = u.consumer and p.event_id = u.event_id offset 0) p
     where u.slot = _rows_to_keep.slot;
+  return query select * from outlast._never_folded(_rows_to_keep.slot);
 end $$;
 
 -- Removes what has outlived its leaf, at most n rows a call: bits of ranges whose every slot was emptied, and what is noted
@@ -229,7 +230,7 @@ begin
     get diagnostics gone = row_count;
     total := total + gone;
   end loop;
-  return total;
+  return total + outlast._forget_delivered(n);
 end $$;
 
 -- Removes deduplication keys, at most n a call, a week after they began to answer `expired`. Answers how many.

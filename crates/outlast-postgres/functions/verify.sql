@@ -52,7 +52,9 @@ begin
       and not exists (
         select from outlast._lease l
         join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
-        where l.room = 'batch' and l.consumer = p.consumer and p.log_id > b.lo and p.log_id <= b.hi);
+        where l.room = 'batch' and l.consumer = p.consumer and p.log_id > b.lo and p.log_id <= b.hi)
+      and not exists (
+        select from outlast._delivered d where d.consumer = p.consumer and d.event_id = p.event_id and d.token is not null);
   return query select 'nobody is behind without a leader',
     count(*), min(p.event_id::text)
     from outlast._parked p
@@ -67,7 +69,10 @@ begin
     where l.n > 1 or (l.n = 1 and not l.his)
        -- Complete, and the lease of its last try has not ended yet.
        or (l.n = 0 and not exists (
-             select from outlast._lease z where z.room = 'parked' and z.consumer = k.consumer and z.event_id = k.leader));
+             select from outlast._lease z where z.room = 'parked' and z.consumer = k.consumer and z.event_id = k.leader)
+           -- In work under a lease of a delivery, or to be delivered again.
+           and not exists (
+             select from outlast._delivered d where d.consumer = k.consumer and d.event_id = k.leader));
   return query select 'what is parked on an ordered consumer has its key parked',
     count(*), min(p.event_id::text)
     from outlast._parked p join outlast._consumer c on c.id = p.consumer and c.ordered
@@ -87,7 +92,17 @@ begin
              select from outlast._batch b where (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)))
        or (l.room = 'parked' and l.expires_at >= outlast.clock() and not exists (
              select from outlast._parked p where p.consumer = l.consumer and p.event_id = l.event_id)
-           and not exists (select from outlast._sealed(l.consumer, array[l.event_id])));
+           and not exists (select from outlast._sealed(l.consumer, array[l.event_id])))
+       or (l.room = 'delivered' and not exists (select from outlast._delivered d where d.token = l.token));
+  return query select 'what was delivered and has an owner is under his lease',
+    count(*), min(d.event_id::text)
+    from outlast._delivered d
+    where d.token is not null and not exists (select from outlast._lease l where l.token = d.token and l.room = 'delivered');
+  return query select 'a completion is in one inbox only',
+    count(*), min(f.event_id::text)
+    from outlast._foreign_event f
+    where exists (select from outlast._processed_event s
+                  where s.slot = outlast._inbox_slot(f.event_id) and s.consumer = f.consumer and s.event_id = f.event_id);
   return query select 'no lease is older than ten longest leases',
     count(*), min(l.token::text)
     from outlast._lease l
@@ -98,7 +113,7 @@ begin
   return query select 'every lane of a consumer has a place',
     count(*), min(c.name)
     from outlast._consumer c
-    where c.state <> 'retired'
+    where c.state <> 'retired' and c.broker is null
       and c.lanes <> (select count(*) from outlast._places(c.id) p where p.lane < 1024 and p.parts = c.lanes);
   return query select 'side lanes hold what their main lane leaves out',
     count(*), min(c.name)

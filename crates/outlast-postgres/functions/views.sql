@@ -54,7 +54,11 @@ select 'paused lane', c.name, c.owner, k.leader, coalesce(p.type, ''), k.tenant,
 from outlast._parked_key k
 join outlast._consumer c on c.id = k.consumer
 left join outlast._parked p on p.consumer = k.consumer and p.event_id = k.leader
-where k.at_limit;
+where k.at_limit
+union all
+select 'unreadable message', c.name, c.owner, u.id, '', '', null, 'permanent', 0, u.why,
+       outlast._signature('', 'unreadable', u.why), u.first_at, null, u.seen
+from outlast._unreadable u join outlast._consumer c on c.id = u.consumer;
 
 -- What was folded is known by its log id: it is shown while the log has the event, and without its time.
 create or replace view outlast.processed as
@@ -68,7 +72,15 @@ join outlast._folded f on f.consumer = c.id and f.base = e.id / 8192 * 8192
 where get_bit(f.done, (e.id % 8192)::int) = 1
   and not exists (
     select from outlast._processed_event p
-    where p.slot = outlast._inbox_slot(e.event_id) and p.consumer = c.id and p.event_id = e.event_id);
+    where p.slot = outlast._inbox_slot(e.event_id) and p.consumer = c.id and p.event_id = e.event_id)
+union all
+select c.name, f.event_id, case f.outcome when 'd' then 'done' else 'skipped' end, f.reason, f.at
+from outlast._foreign_event f join outlast._consumer c on c.id = f.consumer;
+
+-- Messages of brokers that are no event of ours, as they came.
+create or replace view outlast.unreadable as
+select c.name as consumer, u.id, u.why, u.seen, u.first_at, u.last_at, u.broker_id, c.broker, c.topic, u.payload
+from outlast._unreadable u join outlast._consumer c on c.id = u.consumer;
 
 create or replace view outlast.lease as
 select l.token, l.room, c.name as consumer, l.lane, l.seq, l.event_id, l.reclaims, l.process, l.holder, l.expires_at,
@@ -82,7 +94,8 @@ select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attemp
        (select count(*) from outlast._lease l where l.consumer = c.id and l.room = 'batch') as batches,
        (select coalesce(sum(b.events), 0) from outlast._lease l
           join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
-        where l.consumer = c.id and l.room = 'batch') as in_flight,
+        where l.consumer = c.id and l.room = 'batch')
+       + (select count(*) from outlast._delivered d where d.consumer = c.id and d.token is not null) as in_flight,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'retry') as retrying,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'quarantined') as quarantined,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'waiting-version') as waiting_version,
@@ -92,6 +105,8 @@ select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attemp
        (select count(*) from outlast.outage o where o.consumer = c.name) as outages,
        (select o.reason from outlast.outage o where o.consumer = c.name order by o.seen_at desc limit 1) as outage,
        c.tenants, c.sources, c.lanes_wanted, s.bytes as bytes_held, s.moved_at, s.side_lanes,
-       (select array_agg(f.name order by f.renamed_at) from outlast._former_name f where f.consumer = c.id) as former_names
+       (select array_agg(f.name order by f.renamed_at) from outlast._former_name f where f.consumer = c.id) as former_names,
+       c.broker, c.topic, c.subscription,
+       (select count(*) from outlast._unreadable u where u.consumer = c.id) as unreadable
 from outlast._consumer c
 cross join lateral outlast._whereabouts(c.id) s;

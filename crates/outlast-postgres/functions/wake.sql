@@ -88,7 +88,8 @@ begin
     if c.state = 'active' and not news then
       lapsed :=
         exists (select from outlast._in_work(c.id) x where outlast._lapsed(x.expires_at))
-        or exists (select from outlast._lease x where x.room = 'parked' and x.consumer = c.id and outlast._lapsed(x.expires_at));
+        or exists (select from outlast._lease x where x.room = 'parked' and x.consumer = c.id and outlast._lapsed(x.expires_at))
+        or exists (select from outlast._lease x where x.room = 'delivered' and x.consumer = c.id and outlast._lapsed(x.expires_at));
       if exists (select from outlast._parked p where p.consumer = c.id and p.state = 'waiting-version') then
         parked_ms := 0;
       else

@@ -30,7 +30,7 @@ create table outlast._parked (
   event_id          uuid not null,
   log_id            bigint not null,
   state             text not null check (state in ('retry', 'behind', 'quarantined', 'waiting-version')),
-  class             text not null check (class in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified', 'unsealed', 'crashed', 'waiting-version', 'behind', 'too-old')),
+  class             text not null check (class in ('retry', 'throttled', 'unknown', 'permanent', 'unclassified', 'unsealed', 'crashed', 'waiting-version', 'behind', 'too-old', 'dead-letter')),
   failures          int not null default 0,    -- charged to the event
   crashes           int not null default 0,    -- the worker died while this event ran alone, or was a suspect
   reason            text,

@@ -13,9 +13,11 @@ use uuid::Uuid;
 use crate::Error;
 
 mod claimed;
+mod delivered;
 mod place;
 
 pub use claimed::{Claim, Claimed, Seen};
+pub use delivered::{Judged, Reads, Verdict};
 pub use place::{Place, Where};
 
 /// How long one statement may take before its connection is given up: a stalled one is never waited for.
@@ -51,6 +53,23 @@ pub struct Registered {
     pub id: i32,
     /// Set while an operator has paused it.
     pub paused: Option<String>,
+}
+
+impl Registered {
+    /// Of a row of id, state and reason.
+    fn from_row(row: &Row) -> Self {
+        let paused = match row.get::<_, &str>(1) {
+            "active" => None,
+            state => Some(
+                row.get::<_, Option<String>>(2)
+                    .unwrap_or_else(|| state.to_owned()),
+            ),
+        };
+        Self {
+            id: row.get(0),
+            paused,
+        }
+    }
 }
 
 /// How much a claim may take.
@@ -130,17 +149,7 @@ impl Store {
                 ],
             )
             .await?;
-        let paused = match row.get::<_, &str>(1) {
-            "active" => None,
-            state => Some(
-                row.get::<_, Option<String>>(2)
-                    .unwrap_or_else(|| state.to_owned()),
-            ),
-        };
-        Ok(Registered {
-            id: row.get(0),
-            paused,
-        })
+        Ok(Registered::from_row(&row))
     }
 
     /// A new batch of the log. Committed, and durable, before the first event is handed out.
@@ -457,6 +466,18 @@ impl Store {
         )
         .await
         .map(drop)
+    }
+
+    /// The number of a consumer in the tables.
+    ///
+    /// # Errors
+    /// [`Error::UnknownConsumer`] when there is none of this name.
+    pub async fn consumer(&self, name: &str) -> Result<i32, Error> {
+        let sql = "select id from outlast._consumer where name = $1";
+        let rows = self.rows(sql, &[(&name, Type::TEXT)]).await?;
+        rows.first()
+            .map(|row| row.get(0))
+            .ok_or_else(|| Error::UnknownConsumer(name.to_owned()))
     }
 
     /// Reads which consumers are paused, by id, with the reason.

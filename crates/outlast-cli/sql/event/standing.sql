@@ -7,6 +7,10 @@ select c.name as consumer,
          when outlast._bit(c.id, e.id) then 'done'
          when p.token is not null then 'running'
          when p.event_id is not null then p.state
+         when exists (
+           select from outlast._delivered d where d.consumer = c.id and d.event_id = e.event_id and d.token is not null
+         ) then 'in flight'
+         when c.broker is not null then 'waiting'     -- on its way, by the relay and the broker
          when outlast._sees((c.began).snap, (c.began).hi, (c.began).base, e.id, e.xid)
            or t.since is not null and not outlast._counts(c.id, e.type, e.id, e.xid) then 'not for it'
          when exists (

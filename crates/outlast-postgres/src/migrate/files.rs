@@ -57,6 +57,11 @@ pub const MIGRATIONS: &[Migration] = &[
         "retention",
         include_str!("../../migrations/0007_retention.sql"),
     ),
+    migration(
+        8,
+        "broker",
+        include_str!("../../migrations/0008_broker.sql"),
+    ),
 ];
 
 /// The current text of every function and view.
@@ -83,6 +88,9 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("complete", include_str!("../../functions/complete.sql")),
     ("seal", include_str!("../../functions/seal.sql")),
     ("endpoint", include_str!("../../functions/endpoint.sql")),
+    ("delivered", include_str!("../../functions/delivered.sql")),
+    ("handover", include_str!("../../functions/handover.sql")),
+    ("unreadable", include_str!("../../functions/unreadable.sql")),
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
     ("relay", include_str!("../../functions/relay.sql")),

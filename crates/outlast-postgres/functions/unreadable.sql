@@ -1,0 +1,84 @@
+-- Messages that are no event, kept as they came; and what of deliveries is forgotten in time.
+
+-- Stores a message that is no event of ours, as it came: then it may be acked. Answers the id under which people find it;
+-- the same bytes have the same one.
+create or replace function outlast._keep_unreadable(
+  consumer int, broker_id text, why text, attributes bytea, payload bytea) returns uuid
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := outlast.clock();
+  digest uuid := substr(encode(sha256(int8send(length(attributes)) || attributes || payload), 'hex'), 1, 32)::uuid;
+begin
+  if current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  insert into outlast._unreadable as u (consumer, id, first_at, last_at, broker_id, why, attributes, payload)
+  values (_keep_unreadable.consumer, digest, at, at, outlast._clean(_keep_unreadable.broker_id),
+          outlast._clean(_keep_unreadable.why), _keep_unreadable.attributes, _keep_unreadable.payload)
+  on conflict (consumer, id) do update set seen = u.seen + 1, last_at = excluded.last_at;
+  return digest;
+end $$;
+
+-- A person has looked at an unreadable message and does without it. Answers whether it was there.
+create or replace function outlast.discard(consumer text, id uuid, reason text, actor text default null) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  c int := (outlast._named(discard.consumer)).id;
+  gone record;
+begin
+  if coalesce(discard.reason, '') = '' then
+    raise exception 'discard %: say why', id using errcode = 'OL005';
+  end if;
+  delete from outlast._unreadable u where u.consumer = c and u.id = discard.id
+  returning u.seen, u.why, u.broker_id, octet_length(u.payload) as bytes into gone;
+  if gone.seen is null then return false; end if;
+  perform outlast._audited('unreadable.discarded', discard.consumer || ' ' || discard.id,
+    to_jsonb(gone) || jsonb_build_object('reason', outlast._clean(discard.reason)), discard.actor);
+  return true;
+end $$;
+
+-- Forgets, at most n rows a call: proofs of foreign completions that are older than the inbox is kept, and events that a
+-- broker has not delivered again for half an hour after their owner was lost: what waits behind one goes on then.
+create or replace function outlast._forget_delivered(n int) returns int
+language plpgsql volatile
+set jit = off
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  gone int;
+  total int := 0;
+  d outlast._delivered;
+  newest timestamptz;
+begin
+  for d in
+    select x.* from outlast._delivered x
+    where x.token is null and x.since < outlast.clock() - interval '30 minutes'
+    order by x.since limit n for update skip locked
+  loop
+    delete from outlast._delivered x where x.consumer = d.consumer and x.event_id = d.event_id;
+    perform outlast._release(d.consumer, d.event_id);
+    total := total + 1;
+  end loop;
+  if exists (select from outlast._check_settings()) then return total; end if;
+  with old as (
+    select f.consumer, f.event_id from outlast._foreign_event f
+    where f.emitted_at < outlast.clock() - outlast._setting_interval('retention.inbox')
+      and f.at < outlast.clock() - outlast._setting_interval('retention.inbox')
+    order by f.emitted_at limit n
+  ), deleted as (
+    delete from outlast._foreign_event f using old where f.consumer = old.consumer and f.event_id = old.event_id
+    returning f.emitted_at
+  )
+  select count(*), max(x.emitted_at) into gone, newest from deleted x;
+  if gone > 0 then
+    update outlast._foreign_place p set forgotten_until = newest + interval '1 microsecond'
+    where p.forgotten_until is null or p.forgotten_until <= newest;
+  end if;
+  return total + gone;
+end $$;

@@ -1,0 +1,200 @@
+//! Of a key one event at a time, in its order, whoever gets it delivered and however often.
+
+use std::time::Duration;
+
+use outlast_core::Failure;
+use outlast_postgres::store::{Claimed, Judged, Verdict};
+use uuid::Uuid;
+
+use super::{Dock, event, verdicts};
+use crate::sql;
+
+fn token(judged: &[Judged], e: &Claimed) -> Uuid {
+    let one = judged.iter().find(|one| one.event_id == e.event_id);
+    match one.map(|one| one.verdict) {
+        Some(Verdict::Run(token)) => token,
+        _ => panic!("it does not run: {judged:?}"),
+    }
+}
+
+fn ids(events: &[Claimed]) -> Vec<Uuid> {
+    events.iter().map(|event| event.event_id).collect()
+}
+
+#[tokio::test]
+async fn each_key_of_a_call_has_a_token_of_its_own_and_runs_in_its_order() {
+    let dock = Dock::ordered().await;
+    let (a1, a2) = (event(Some("a"), 1), event(Some("a"), 3));
+    let (b1, free, other) = (event(Some("b"), 2), event(None, 4), event(None, 5));
+    // As they came: the second of a key before the first.
+    let judged = dock
+        .deliver(&dock.one, &[&a2, &b1, &a1, &free, &other])
+        .await;
+    assert_eq!(token(&judged, &a1), token(&judged, &a2));
+    let mut tokens: Vec<_> = [&a1, &b1, &free, &other].map(|e| token(&judged, e)).into();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 4);
+    let of_a = judged
+        .iter()
+        .filter(|one| one.verdict == Verdict::Run(token(&judged, &a1)));
+    let of_a: Vec<_> = of_a.map(|one| one.event_id).collect();
+    assert_eq!(of_a, [a1.event_id, a2.event_id]);
+    dock.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn what_comes_while_its_key_is_in_work_waits_behind_it_and_follows_at_once() {
+    let dock = Dock::ordered().await;
+    let (first, second, third) = (
+        event(Some("k"), 1),
+        event(Some("k"), 2),
+        event(Some("k"), 3),
+    );
+    let running = dock.run(&dock.one, &first).await;
+    // To another process, and in the wrong order.
+    for e in [&third, &second] {
+        let judged = dock.deliver(&dock.two, &[e]).await;
+        assert_eq!((judged[0].verdict, judged[0].kept), (Verdict::Parked, true));
+    }
+    assert_eq!(dock.retry().await.len(), 0);
+    dock.must_be_sound().await;
+    dock.seal(running, &[&first]).await;
+    dock.finish(running).await;
+    for e in [&second, &third] {
+        let next = dock.retry().await;
+        assert_eq!(ids(&next), [e.event_id]);
+        dock.seal(next[0].token, &[e]).await;
+        dock.finish(next[0].token).await;
+    }
+    assert_eq!(dock.done().await, 3);
+    dock.must_be_empty().await;
+}
+
+#[tokio::test]
+async fn a_failed_event_stops_its_key_and_no_other() {
+    let dock = Dock::ordered().await;
+    let (a1, a2, a3) = (
+        event(Some("a"), 1),
+        event(Some("a"), 2),
+        event(Some("a"), 3),
+    );
+    let b1 = event(Some("b"), 4);
+    let judged = dock.deliver(&dock.one, &[&a1, &a2, &a3, &b1]).await;
+    let (a, b) = (token(&judged, &a1), token(&judged, &b1));
+    dock.seal(a, &[&a1]).await;
+    // The second fails: what is left of its key in this claim goes along.
+    let failure = Failure::retry("no");
+    let failed = dock
+        .one
+        .fail_delivered(a, &[&a2, &a3], &failure, true)
+        .await;
+    assert_eq!(failed.expect("hands over"), "retry");
+    assert_eq!(dock.finish(a).await, 0);
+    let a4 = event(Some("a"), 5);
+    let judged = dock.deliver(&dock.two, &[&a4]).await;
+    assert_eq!(verdicts(&judged), [Verdict::Parked]);
+    dock.seal(b, &[&b1]).await;
+    dock.finish(b).await;
+    assert_eq!(dock.done().await, 2);
+    dock.must_be_sound().await;
+    for e in [&a2, &a3, &a4] {
+        let next = dock.retry().await;
+        assert_eq!(ids(&next), [e.event_id]);
+        dock.seal(next[0].token, &[e]).await;
+        dock.finish(next[0].token).await;
+    }
+    dock.must_be_empty().await;
+}
+
+#[tokio::test]
+async fn a_lost_owner_keeps_its_key_until_the_broker_delivers_again() {
+    let dock = Dock::ordered().await;
+    let (first, second) = (event(Some("k"), 1), event(Some("k"), 2));
+    let judged = dock.deliver(&dock.one, &[&first, &second]).await;
+    let lost = token(&judged, &first);
+    dock.seal(lost, &[&first]).await;
+    dock.lapse().await;
+    // The first was sealed, the second not: a third must not overtake it.
+    let third = event(Some("k"), 3);
+    let judged = dock.deliver(&dock.two, &[&third]).await;
+    assert_eq!(verdicts(&judged), [Verdict::Parked]);
+    dock.two
+        .reclaim(dock.consumer, 1, super::LEASE)
+        .await
+        .expect("sweeps");
+    assert_eq!(dock.retry().await.len(), 0);
+    dock.must_be_sound().await;
+    let judged = dock.deliver(&dock.two, &[&first, &second]).await;
+    assert_eq!(
+        judged
+            .iter()
+            .find(|one| one.event_id == first.event_id)
+            .map(|one| one.verdict),
+        Some(Verdict::Done)
+    );
+    let again = token(&judged, &second);
+    assert_eq!(dock.retry().await.len(), 0);
+    dock.seal(again, &[&second]).await;
+    dock.finish(again).await;
+    let next = dock.retry().await;
+    assert_eq!(ids(&next), [third.event_id]);
+    dock.seal(next[0].token, &[&third]).await;
+    dock.finish(next[0].token).await;
+    dock.must_be_empty().await;
+}
+
+#[tokio::test]
+async fn beyond_the_bound_of_a_key_its_events_stay_at_the_broker() {
+    let dock = Dock::ordered().await;
+    sql::run(&dock.client, "update outlast._consumer set behind_most = 2").await;
+    let first = event(Some("k"), 1);
+    let running = dock.run(&dock.one, &first).await;
+    for n in 2..=3 {
+        let judged = dock.deliver(&dock.two, &[&event(Some("k"), n)]).await;
+        assert_eq!(verdicts(&judged), [Verdict::Parked]);
+    }
+    let judged = dock
+        .deliver(&dock.two, &[&event(Some("k"), 4), &event(Some("other"), 5)])
+        .await;
+    let put_off = verdicts(&judged);
+    assert!(
+        put_off.contains(&Verdict::Defer(Duration::from_secs(30))),
+        "{put_off:?}"
+    );
+    assert!(
+        put_off.iter().any(|one| matches!(one, Verdict::Run(_))),
+        "{put_off:?}"
+    );
+    let incident = "select count(*) from outlast.incident where kind = 'paused lane'";
+    assert_eq!(dock.count(incident).await, 1);
+    dock.seal(running, &[&first]).await;
+    dock.finish(running).await;
+    assert_eq!(dock.count(incident).await, 0);
+    dock.must_be_sound().await;
+}
+
+/// Without a place in the log: as they came.
+#[tokio::test]
+async fn events_that_tell_no_place_keep_the_order_in_which_they_came() {
+    let dock = Dock::ordered().await;
+    let plain = || {
+        let mut e = super::envelope(Uuid::new_v4());
+        e.key = Some("k".into());
+        super::claimed(e)
+    };
+    let (first, second, third) = (plain(), plain(), plain());
+    let running = dock.run(&dock.one, &first).await;
+    for e in [&second, &third] {
+        dock.deliver(&dock.two, &[e]).await;
+    }
+    dock.seal(running, &[&first]).await;
+    dock.finish(running).await;
+    for e in [&second, &third] {
+        let next = dock.retry().await;
+        assert_eq!(ids(&next), [e.event_id]);
+        dock.seal(next[0].token, &[e]).await;
+        dock.finish(next[0].token).await;
+    }
+    dock.must_be_empty().await;
+}
