@@ -6,8 +6,12 @@ use crate::{
         BatchHandler, EffectHandler, EndpointHandler, Form, Handler, RawHandler, Through, TxHandler,
     },
 };
-use outlast_core::{Consumable, Failure, Outcome, endpoint::Endpoint};
-use outlast_postgres::tx::Pool;
+use outlast_core::{
+    Consumable, Failure, Outcome,
+    broker::{Broker, Subscription},
+    endpoint::Endpoint,
+};
+use outlast_postgres::{store::Reads, tx::Pool};
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// Where a new consumer begins to read. Recorded when it is registered for the first time; later it changes nothing.
@@ -50,6 +54,34 @@ pub struct Consumer<S> {
     pub(crate) tenants: Vec<String>,
     pub(crate) sources: Vec<String>,
     pub(crate) handlers: Vec<Handler<S>>,
+    /// What it reads instead of the log.
+    pub(crate) source: Option<Source>,
+}
+
+/// A broker, and whose messages of it.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) subscription: Subscription,
+    /// A fault for our own proofs: acks before anything is committed.
+    pub(crate) acks_first: bool,
+}
+
+impl Source {
+    /// For a consumer that keeps the order of each key, or does not.
+    pub(crate) fn of(mut self, ordered: bool) -> Self {
+        self.subscription.ordered |= ordered;
+        self
+    }
+
+    /// As it is registered.
+    pub(crate) fn reads(&self) -> Reads {
+        Reads {
+            broker: self.broker.kind().to_owned(),
+            topic: self.subscription.topic.clone(),
+            subscription: self.subscription.name.clone(),
+        }
+    }
 }
 
 impl<S> fmt::Debug for Consumer<S> {
@@ -75,7 +107,57 @@ impl<S: Clone + Send + Sync + 'static> Consumer<S> {
             tenants: Vec::new(),
             sources: Vec::new(),
             handlers: Vec::new(),
+            source: None,
         }
+    }
+
+    /// Reads a broker instead of the log: the same handlers, and every promise of them holds.
+    ///
+    /// A message is settled there only when what became of it is committed in the worker's database: its completion, or, if
+    /// it failed, a whole copy, which is retried from there. So the broker's own retry policy never counts, an event
+    /// that comes twice, also under another message id, is handled once, and what no worker survives becomes an incident.
+    /// The events may have been emitted in another database.
+    ///
+    /// Where a subscription begins is the broker's: [`Consumer::from`] changes nothing. It is made if it is not there and
+    /// the broker allows it. What a consumer reads is part of what it is: one that reads the log cannot become one that
+    /// reads a broker under the same name; from one broker to another it can.
+    ///
+    /// An ordered consumer keeps the order of each key as it was emitted, where the messages tell their place in the log, else
+    /// as they were delivered. No lane pauses: while an event of a key is not done, later ones wait behind it in the
+    /// database, up to 10,000, and then at the broker.
+    ///
+    /// ```
+    /// # use outlast_engine::{Attempt, Consumer};
+    /// # use outlast_core::{Event, Failure, broker::{Broker, Subscription}};
+    /// # use serde::{Deserialize, Serialize};
+    /// # use std::sync::Arc;
+    /// # #[derive(Serialize, Deserialize)] struct BookingConfirmed { booking: i64 }
+    /// # impl Event for BookingConfirmed { const NAME: &'static str = "booking.confirmed"; }
+    /// # #[derive(Clone)] struct App;
+    /// # async fn send_mail(_: App, e: Attempt<BookingConfirmed>) -> Result<(), Failure> { Ok(()) }
+    /// # fn f(nats: Arc<dyn Broker>) -> Consumer<App> {
+    /// Consumer::new("mailer")
+    ///     .from_broker(nats, Subscription::new("mailer", "bookings"))
+    ///     .on(send_mail)
+    /// # }
+    /// ```
+    pub fn from_broker(mut self, broker: Arc<dyn Broker>, subscription: Subscription) -> Self {
+        self.source = Some(Source {
+            broker,
+            subscription,
+            acks_first: false,
+        });
+        self
+    }
+
+    /// Plants a fault: every message is acked as soon as it has come. For our own proofs, which must find it out.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn acks_first(mut self) -> Self {
+        if let Some(source) = &mut self.source {
+            source.acks_first = true;
+        }
+        self
     }
 
     /// Where it begins to read when it is registered for the first time.

@@ -21,5 +21,6 @@ pub use attempt::{Attempt, Raw, Sealed};
 pub use consumer::{BatchFn, Consumer, Start, TxFn};
 pub use handler::{About, Running};
 pub use outlast::{Emit, Outlast};
+pub use run::broker::{Imported, import_dead};
 pub use settings::{Settings, duration};
 pub use worker::{Described, DescribedConsumer, Worker};

@@ -30,6 +30,7 @@ use wake::Bell;
 
 pub(crate) mod accepted;
 pub(crate) mod batch;
+pub(crate) mod broker;
 pub(crate) mod consumer;
 pub(crate) mod destination;
 mod flush;
@@ -133,12 +134,11 @@ where
     });
     let mut loops = JoinSet::new();
     for consumer in consumers {
-        loops.spawn(consumer::run(
-            consumer,
-            sweep.clone(),
-            bell.clone(),
-            stopped.clone(),
-        ));
+        let (sweep, stopped) = (sweep.clone(), stopped.clone());
+        match consumer.deliveries.clone() {
+            None => loops.spawn(consumer::run(consumer, sweep, bell.clone(), stopped)),
+            Some(deliveries) => loops.spawn(broker::run(consumer, deliveries, sweep, stopped)),
+        };
     }
     for (name, broker) in relays {
         let relay = relay::Relay::new(common.clone(), name, broker, bell.clone());
@@ -381,19 +381,25 @@ where
             same_database(store, probe.as_ref(), &planned.name).await?;
         }
     }
-    let registered = store
-        .register(&Registration {
-            name: planned.name.clone(),
-            types: registry.types().to_vec(),
-            earliest: planned.start == Start::Earliest,
-            ordered: planned.ordered,
-            tenants: planned.tenants.clone(),
-            sources: planned.sources.clone(),
-            owner: planned.owner.clone(),
-            attempts: settings.attempts,
-            local: registry.handlers().all(|handler| handler.probe().is_some()),
-        })
-        .await?;
+    let registration = Registration {
+        name: planned.name.clone(),
+        types: registry.types().to_vec(),
+        earliest: planned.start == Start::Earliest,
+        ordered: planned.ordered,
+        tenants: planned.tenants.clone(),
+        sources: planned.sources.clone(),
+        owner: planned.owner.clone(),
+        attempts: settings.attempts,
+        local: registry.handlers().all(|handler| handler.probe().is_some()),
+    };
+    let source = planned.source.map(|source| source.of(planned.ordered));
+    let registered = match &source {
+        None => store.register(&registration).await?,
+        Some(source) => {
+            let reads = source.reads();
+            store.register_delivered(&registration, &reads).await?
+        }
+    };
     if let Some(reason) = &registered.paused {
         tracing::warn!(consumer = %planned.name, reason, "paused by an operator: it claims nothing until it is resumed");
     }
@@ -421,6 +427,7 @@ where
             None => settings.clone(),
         },
         concurrency: planned.concurrency.unwrap_or(settings.concurrency),
+        deliveries: source.map(broker::Deliveries::new),
     })
 }
 

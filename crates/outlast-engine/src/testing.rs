@@ -27,7 +27,8 @@ use crate::{
 ///
 /// The database is the one that `pool` leads to, reached by the worker's own connections through
 /// `OUTLAST_DATABASE_URL` or `DATABASE_URL`; the schema is installed if it is not there. Its clock becomes the test's:
-/// [`TestWorker::advance`] moves it. A database with a deployment name is refused.
+/// [`TestWorker::advance`] moves it. A database with a deployment name is refused. A consumer on a broker reads the log here:
+/// its handlers are the same.
 pub struct TestWorker<S> {
     client: Client,
     schema: Schema,
@@ -70,7 +71,11 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         let mut tx = pool.begin().await?;
         let name = tx.call("select current_database()::text", &[]).await?;
         drop(tx);
-        let plan = worker.into_plan();
+        let mut plan = worker.into_plan();
+        // What is emitted here is handled here: a broker would only stand between the two.
+        for consumer in &mut plan.consumers {
+            consumer.source = None;
+        }
         let codec = plan.codec.clone();
         let target = plan.target()?;
         let target = match name.into_iter().next().flatten() {

@@ -9,7 +9,7 @@ use crate::{
 };
 use outlast_core::{Broker, Codec, Failure, Outcome, name};
 use outlast_postgres::{Error, connect::Target, schema::Schema, tx::BoxFuture};
-use std::{collections::HashSet, fmt, future::Future, sync::Arc};
+use std::{collections::HashSet, fmt, future::Future, sync::Arc, time::Duration};
 
 /// Everything that one process does: its consumers, what runs around them, how much of it at once.
 ///
@@ -290,6 +290,19 @@ impl<S> Plan<S> {
             }
             if consumer.handlers.is_empty() {
                 problems.push(format!("consumer {name} has no handler"));
+            }
+            if let Some(source) = &consumer.source {
+                let (subscription, within) = (&source.subscription, source.subscription.ack_within);
+                if subscription.name.is_empty() || subscription.topic.is_empty() {
+                    problems.push(format!(
+                        "consumer {name}: its subscription has no name or no topic"
+                    ));
+                }
+                if within < Duration::from_secs(1) {
+                    problems.push(format!(
+                        "consumer {name}: ack_within is {within:?}, under 1s: what runs would be delivered to others"
+                    ));
+                }
             }
             if consumer.concurrency == Some(0) {
                 problems.push(format!("consumer {name}: concurrency is 0"));

@@ -55,6 +55,8 @@ struct Run<'a, S> {
     last: Vec<Uuid>,
     waiting: VecDeque<Unit<S>>,
     started: Vec<Uuid>,
+    /// What a broker has delivered of it.
+    delivered: Vec<Uuid>,
     /// Something of it never started, or nobody knows how it ended: that is nobody's failure.
     incomplete: bool,
     /// If it is a probe: one try, and what follows only if that succeeds.
@@ -84,6 +86,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             lease.clone(),
             reclaimed,
             consumer.context.ordered,
+            consumer.deliveries.clone(),
         ),
         lease,
         ended: Ended {
@@ -91,6 +94,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             ..Ended::default()
         },
         last: Vec::new(),
+        delivered: delivered(consumer, &events),
         waiting: units(consumer, events),
         started: Vec::new(),
         incomplete: false,
@@ -123,6 +127,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
                 told.cancel();
                 run.incomplete |= !run.waiting.is_empty();
                 run.waiting.clear();
+                run.forget();
             }
             () = stop.draining(), if !run.waiting.is_empty() || !told.is_cancelled() => {
                 told.cancel();
@@ -205,6 +210,25 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         self.waiting.retain(|unit| !unit.events.is_empty());
     }
 
+    /// An event, and of a delivery what is left of its key, which has to wait behind it if it is handed over.
+    fn with_its_key<'e>(&'e self, event: &'e Claimed) -> Vec<&'e Claimed> {
+        let mut events = vec![event];
+        if self.consumer.is_delivered(event) && self.ordered() && event.key.is_some() {
+            let later = self.waiting.iter().flat_map(|unit| &unit.events);
+            events.extend(later.map(|later| &**later).filter(|later| {
+                later.event_id != event.event_id
+                    && (&later.tenant, &later.key) == (&event.tenant, &event.key)
+            }));
+        }
+        events
+    }
+
+    /// The retry owns these now, durably.
+    fn handed_over(&self, events: &[&Claimed]) {
+        let ids: Vec<Uuid> = events.iter().map(|event| event.event_id).collect();
+        self.consumer.durable(self.lease.token, &ids);
+    }
+
     async fn succeeded(&self) {
         let consumer = self.consumer;
         let whose = (&consumer.store, consumer.id, &*consumer.name);
@@ -256,6 +280,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             End::Done(Outcome::Skipped(reason)) => self.skip(ids, &reason).await,
             End::Sealed(outcome) => {
                 tracing::debug!(events = ids.len(), outcome = outcome.as_str(), "sealed");
+                self.consumer.durable(self.lease.token, &ids);
                 self.ended.done += ids.len();
             }
             End::Failed(failure) if !failure.is_charged() && unit.conflicts < CONFLICTS => {
@@ -286,10 +311,20 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             End::NotStarted if unit.handler.is_none() => {
                 let (store, token) = (&self.consumer.store, self.lease.token);
                 for id in ids {
-                    let wait = || store.wait_for_version(token, id);
+                    let event = &unit.events[0];
+                    let copies = self.with_its_key(event);
+                    let wait = || async {
+                        match self.consumer.is_delivered(event) {
+                            true => store.wait_delivered(token, &copies).await,
+                            false => store.wait_for_version(token, id).await,
+                        }
+                    };
                     let waits = record::until_lost(&self.lease, "a wait", wait).await;
                     match &waits {
-                        Ok(()) | Err(Error::NotInClaim) => self.leave_key(&unit.events[0]),
+                        Ok(()) | Err(Error::NotInClaim) => {
+                            self.handed_over(&copies);
+                            self.leave_key(event);
+                        }
                         Err(_) => self.stop_here(),
                     }
                     record::logged(waits);
@@ -341,6 +376,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         match record::until_lost(&self.lease, "a look for a seal", look).await {
             Ok(true) => {
                 self.ended.done += ids.len();
+                self.consumer.durable(self.lease.token, ids);
                 self.succeeded().await;
             }
             Ok(false) => self.again(unit, ids, unit.conflicts),
@@ -363,6 +399,9 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 let skip = || store.skip(token, id, reason);
                 let skipped = record::until_lost(&self.lease, "a skip", skip).await;
                 recorded = matches!(skipped, Ok(()) | Err(Error::AlreadySealed));
+                if recorded {
+                    self.consumer.durable(self.lease.token, &[id]);
+                }
                 record::logged(skipped);
                 self.ended.done += 1;
             }
@@ -384,11 +423,14 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         let down = self.consumer.destination.is_down();
         self.failed(id, failure).await;
         self.probe_failed |= failure.class != Class::Permanent;
-        let tried = (id, event.attempt);
+        let copies = self.with_its_key(event);
         let charged = failure.is_charged() && (!down || failure.class == Class::Permanent);
-        match record::failure(self.consumer, &self.lease, tried, failure, charged).await {
-            Recorded::Parked => self.leave_key(event),
-            Recorded::Sealed => {}
+        match record::failure(self.consumer, &self.lease, &copies, failure, charged).await {
+            Recorded::Parked => {
+                self.handed_over(&copies);
+                self.leave_key(event);
+            }
+            Recorded::Sealed => self.consumer.durable(self.lease.token, &[id]),
             Recorded::Lost => self.stop_here(),
         }
     }
@@ -457,7 +499,27 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             Some(Err(error)) => record::logged::<()>(Err(error)),
             _ => {}
         }
+        if let Some(deliveries) = &self.consumer.deliveries {
+            // Of what is left nothing is durable; under a lost lease somebody else may have it.
+            match lease.is_lost() {
+                true => deliveries.forget(lease.token, &self.delivered),
+                false => deliveries.give_back(lease.token, &self.delivered),
+            }
+        }
         self.consumer.leases.drop(lease.token);
         self.ended
     }
+
+    /// Somebody else may have what was delivered: it is kept from nobody any more.
+    fn forget(&self) {
+        if let Some(deliveries) = &self.consumer.deliveries {
+            deliveries.forget(self.lease.token, &self.delivered);
+        }
+    }
+}
+
+/// Which of these a broker has delivered.
+fn delivered<S>(consumer: &Consumer<S>, events: &[Claimed]) -> Vec<Uuid> {
+    let delivered = events.iter().filter(|event| consumer.is_delivered(event));
+    delivered.map(|event| event.event_id).collect()
 }

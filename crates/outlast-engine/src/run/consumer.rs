@@ -8,11 +8,13 @@ use outlast_postgres::{
     store::{Bounds, Claim, Claimed, Store},
 };
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+use uuid::Uuid;
 
 mod probe;
 
 use super::{
     batch::{self, Ended},
+    broker::Deliveries,
     destination::{Destination, Purpose},
     leases::Leases,
     record::{self, told},
@@ -52,9 +54,23 @@ pub(crate) struct Consumer<S> {
     pub(crate) destination: Destination,
     pub(crate) settings: Arc<Settings>,
     pub(crate) concurrency: usize,
+    /// What it was delivered, if it reads a broker.
+    pub(crate) deliveries: Option<Deliveries>,
 }
 
 impl<S> Consumer<S> {
+    /// Whether a broker has delivered this event: it is not parked, and not of the log.
+    pub(super) fn is_delivered(&self, event: &Claimed) -> bool {
+        self.deliveries.is_some() && event.lane.is_some()
+    }
+
+    /// What became of these is committed: if a broker has delivered them under this lease, it need not again.
+    pub(super) fn durable(&self, token: Uuid, ids: &[Uuid]) {
+        if let Some(deliveries) = &self.deliveries {
+            deliveries.durable(token, ids);
+        }
+    }
+
     /// What a claim may take, with room for so many batches of so many events each. All of them together are bounded by
     /// their bytes and by what is looked at: lanes that share a thousand have batches so small that their ends cost most.
     pub(crate) fn bounds(&self, rows: usize, room: Room) -> Bounds {
@@ -444,7 +460,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
     }
 }
 
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -463,13 +479,13 @@ async fn beside(bell: &Bell, rings: Option<u64>, at: Instant) {
 }
 
 /// A claim that brought something has committed.
-fn met(point: Point, claim: &Claim) {
+pub(super) fn met(point: Point, claim: &Claim) {
     if !claim.events.is_empty() {
         crash::at(point);
     }
 }
 
-fn by_token(events: Vec<Claimed>) -> Vec<Vec<Claimed>> {
+pub(super) fn by_token(events: Vec<Claimed>) -> Vec<Vec<Claimed>> {
     let mut groups: Vec<Vec<Claimed>> = Vec::new();
     for event in events {
         match groups

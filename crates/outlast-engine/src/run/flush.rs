@@ -7,7 +7,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{leases::Lease, record};
+use super::{broker::Deliveries, leases::Lease, record};
 use crate::crash::{self, Point};
 
 /// How many seals one statement carries at most.
@@ -22,6 +22,8 @@ pub(crate) struct Flush {
     pushed: usize,
     recorded: watch::Receiver<Recorded>,
     task: JoinHandle<usize>,
+    /// Who is told what is sealed.
+    deliveries: Option<Deliveries>,
 }
 
 /// How far the flush of one batch has come.
@@ -36,7 +38,13 @@ struct Recorded {
 impl Flush {
     /// `reclaimed`: somebody else may have sealed some of them before. `ordered`: what could not be sealed must not be
     /// followed by what came later.
-    pub(crate) fn new(store: Store, lease: Lease, reclaimed: bool, ordered: bool) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        lease: Lease,
+        reclaimed: bool,
+        ordered: bool,
+        deliveries: Option<Deliveries>,
+    ) -> Self {
         // Unbounded, but never holds more than the batch.
         let (ids, rest) = mpsc::unbounded_channel();
         let (tell, recorded) = watch::channel(Recorded::default());
@@ -46,6 +54,7 @@ impl Flush {
             (reclaimed, ordered),
             rest,
             tell,
+            deliveries.clone(),
         ));
         Self {
             store,
@@ -55,6 +64,7 @@ impl Flush {
             pushed: 0,
             recorded,
             task,
+            deliveries,
         }
     }
 
@@ -89,8 +99,14 @@ impl Flush {
             reclaimed,
             ids,
             task,
+            deliveries,
             ..
         } = self;
+        let durable = |ids: &[Uuid]| {
+            if let Some(deliveries) = &deliveries {
+                deliveries.durable(lease.token, ids);
+            }
+        };
         drop(ids);
         let mut sealed = task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "the flush ended without a report");
@@ -103,13 +119,19 @@ impl Flush {
                 Err(Error::AlreadySealed | Error::NotInClaim) => {}
                 ended => {
                     crash::at(Point::Finished);
+                    if ended.is_ok() {
+                        durable(&last);
+                    }
                     return (sealed + last.len(), Some(ended));
                 }
             }
         }
         if !last.is_empty() {
             match seal(&store, &lease, &last, true).await {
-                Ok(n) => sealed += n,
+                Ok(n) => {
+                    sealed += n;
+                    durable(&last);
+                }
                 Err(error) => record::logged::<()>(Err(error)),
             }
         }
@@ -145,6 +167,7 @@ async fn gather(
     (reclaimed, ordered): (bool, bool),
     mut rest: mpsc::UnboundedReceiver<Uuid>,
     tell: watch::Sender<Recorded>,
+    deliveries: Option<Deliveries>,
 ) -> usize {
     let (mut sealed, mut ids) = (0, Vec::new());
     while rest.recv_many(&mut ids, AT_ONCE).await > 0 {
@@ -153,6 +176,9 @@ async fn gather(
             Ok(n) => {
                 crash::at(Point::Flushed);
                 sealed += n;
+                if let Some(deliveries) = &deliveries {
+                    deliveries.durable(lease.token, &ids);
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, lease = %lease.token, events = ids.len(), "seals were not recorded");

@@ -3,8 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use outlast_core::{Failure, backoff::Backoff};
-use outlast_postgres::Error;
-use uuid::Uuid;
+use outlast_postgres::{Error, store::Claimed};
 
 use super::{consumer::Consumer, leases::Lease};
 use crate::crash::{self, Point};
@@ -70,16 +69,29 @@ pub(crate) enum Recorded {
     Lost,
 }
 
-/// Records that a handler failed, and says so once. What is not `charged` spends no attempt.
+/// Records that the handler of the first of these events failed, and says so once. What is not `charged` spends no attempt.
+/// Of a delivery the copies go along: those after the first are what has to wait behind it.
 pub(crate) async fn failure<S>(
     consumer: &Consumer<S>,
     lease: &Lease,
-    (id, attempt): (Uuid, i32),
+    events: &[&Claimed],
     failure: &Failure,
     charged: bool,
 ) -> Recorded {
-    let recorded = until_lost(lease, "a failure", || {
-        consumer.store.fail(lease.token, id, failure, charged)
+    let Some((id, attempt)) = events.first().map(|event| (event.event_id, event.attempt)) else {
+        return Recorded::Lost;
+    };
+    let delivered = consumer.is_delivered(events[0]);
+    let recorded = until_lost(lease, "a failure", || async move {
+        let store = &consumer.store;
+        match delivered {
+            true => {
+                store
+                    .fail_delivered(lease.token, events, failure, charged)
+                    .await
+            }
+            false => store.fail(lease.token, id, failure, charged).await,
+        }
     })
     .await;
     let class = failure.class;

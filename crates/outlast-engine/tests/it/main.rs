@@ -1,5 +1,6 @@
 //! The loops against a real PostgreSQL: what a worker does, seen from the tables and from its handlers.
 
+mod broker;
 mod clock;
 mod connections;
 mod drain;

@@ -41,3 +41,24 @@ async fn it_runs_until_idle_and_its_clock_makes_retries_due() {
     test.advance(Duration::from_secs(3601)).await;
     assert_eq!(test.run_until_idle().await.handled, 1);
 }
+
+#[tokio::test]
+async fn a_consumer_on_a_broker_handles_there_what_is_emitted_without_one() {
+    async fn any(_: (), _: Attempt<Ping>) -> Result<(), Failure> {
+        Ok(())
+    }
+    let given = given().await;
+    let broker = std::sync::Arc::new(outlast_testkit::broker::Memory::new());
+    let subscription = outlast_core::broker::Subscription::new("mailer", "orders");
+    let consumer = Consumer::new("mailer")
+        .from(Start::Earliest)
+        .from_broker(broker, subscription)
+        .on(any);
+    let worker = Outlast::new()
+        .worker(())
+        .database(given.database.url())
+        .consumer(consumer);
+    let test = TestWorker::new(&given.pool, worker).await.unwrap();
+    given.emit(0..2).await;
+    assert_eq!(test.run_until_idle().await.handled, 2);
+}
