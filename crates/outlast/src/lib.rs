@@ -68,8 +68,7 @@
 pub use outlast_cli::cli;
 pub use outlast_core::{
     Class, Classify, Codec, CodecError, Consumable, Event, Failure, Follows, Outcome, Payload,
-    Stored, Unreadable, codec, endpoint,
-    Stored, Unreadable, broker, codec,
+    Stored, Unreadable, broker, codec, endpoint,
 };
 pub use outlast_engine::{
     About, Attempt, BatchFn, Consumer, Emit, Outlast, Raw, Running, Sealed, Settings, Start, TxFn,
