@@ -36,7 +36,6 @@ create table if not exists ledger (  -- no unique constraint, on purpose: what w
 def prepare(pool: Pool) -> None:
     with pool.connection() as connection:
         connection.execute(TABLES)
-    outlast.register(pool, "ledger", ["booking.confirmed"], start="earliest")
 
 
 def book(pool: Pool, request: str, guest: str) -> None:
@@ -59,6 +58,7 @@ def enter(pool: Pool, token: UUID, id: UUID, payload: bytes) -> None:
 
 def keep_ledger(pool: Pool, stop: threading.Event) -> None:
     """Claims the events instead of being pushed to, until it is told to stop."""
+    outlast.register(pool, "ledger", ["booking.confirmed"], start="earliest")
     outlast.work(
         pool,
         "ledger",

@@ -85,8 +85,8 @@ def free_port() -> int:
         return port
 
 
-def push(database: str, port: int, folder: str) -> subprocess.Popen[bytes]:
-    """Makes the service an endpoint, and starts who pushes to it."""
+def push(database: str, port: int, folder: str, deadline: float) -> subprocess.Popen[bytes]:
+    """Makes the service an endpoint, and starts who pushes to it: what is emitted once it reads the log."""
     endpoint = f'url = "http://127.0.0.1:{port}/push"\ntypes = ["booking.confirmed"]\nkey = "ledger"\n'
     Path(folder, "outlast.toml").write_text(f"[cluster.endpoint.ledger]\n{endpoint}")
     env = os.environ | {"OUTLAST_EGRESS_ALLOW": "127.0.0.1", "OUTLAST_SECRET_LEDGER": KEY, "OUTLAST_LOG": "error"}
@@ -94,6 +94,11 @@ def push(database: str, port: int, folder: str) -> subprocess.Popen[bytes]:
     subprocess.run([*program, "apply", "--yes"], cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen([*program, "run", "--only", "push"], cwd=folder, env=env)
     atexit.register(process.kill)
+    with psycopg.connect(database, autocommit=True) as connection:
+        while not connection.execute("select 1 from outlast.consumer where name = 'push/ledger'").fetchall():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("nobody pushes to the service")
+            time.sleep(0.05)
     return process
 
 
@@ -121,7 +126,7 @@ def main() -> int:
 
     service = Service(database)
     folder = tempfile.TemporaryDirectory()
-    pushing = push(database, service.port, folder.name) if PUSHED else None
+    pushing = push(database, service.port, folder.name, deadline) if PUSHED else None
     with ThreadPoolExecutor(CLIENTS) as clients:
         for asked in [clients.submit(ask, service, client, deadline) for client in range(CLIENTS)]:
             asked.result()

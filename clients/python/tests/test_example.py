@@ -18,6 +18,7 @@ KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 def test_the_example_books_and_enters_what_is_pushed_to_it_once() -> None:
     with Pool(new_database(), min_size=1, max_size=4, open=True) as pool, service(pool, [KEY], 0) as server:
         prepare(pool)
+        outlast.register(pool, "ledger", ["booking.confirmed"])
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
 

@@ -21,7 +21,6 @@ const TABLES = `
 
 export async function prepare(pool: pg.Pool): Promise<void> {
   await pool.query(TABLES);
-  await register(pool, "ledger", ["booking.confirmed"], { start: "earliest" });
 }
 
 /** Writes the booking and its event in one transaction. */
@@ -48,6 +47,7 @@ async function enter(pool: pg.Pool, token: string, id: string, payload: Uint8Arr
 
 /** Claims the events instead of being pushed to, until the signal comes. */
 export async function keepLedger(pool: pg.Pool, signal: AbortSignal): Promise<void> {
+  await register(pool, "ledger", ["booking.confirmed"], { start: "earliest" });
   await work(pool, "ledger", ({ token, id, payload }) => enter(pool, token, id, payload), {
     leaseMs: 3_000,
     idleMs: 200,

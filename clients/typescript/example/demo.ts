@@ -36,7 +36,7 @@ const pool = new pg.Pool({ connectionString: at(database), max: 2 });
 // The same after a restart: that is where pushes go.
 const port = await freePort();
 let running = await start();
-const pushing = PUSHED ? push() : undefined;
+const pushing = PUSHED ? await push() : undefined;
 let killed = 0;
 await Promise.all(Array.from({ length: CLIENTS }, (_, client) => ask(client)));
 await settled();
@@ -80,8 +80,8 @@ async function start(): Promise<ChildProcess> {
   throw new Error("the service ended before it listened");
 }
 
-/** Makes the service an endpoint, and starts who pushes to it. */
-function push(): ChildProcess {
+/** Makes the service an endpoint, and starts who pushes to it: what is emitted once it reads the log. */
+async function push(): Promise<ChildProcess> {
   const folder = mkdtempSync(join(tmpdir(), "outlast-demo-"));
   process.once("exit", () => rmSync(folder, { recursive: true }));
   const endpoint = `url = "http://127.0.0.1:${port}/push"\ntypes = ["booking.confirmed"]\nkey = "ledger"\n`;
@@ -90,6 +90,10 @@ function push(): ChildProcess {
   execFileSync(program, ["apply", "--yes", "--database", at(database)], { cwd: folder, env, stdio: "ignore" });
   const child = spawn(program, ["run", "--only", "push", "--database", at(database)], { cwd: folder, env, stdio: "inherit" });
   process.once("exit", () => child.kill("SIGKILL"));
+  while ((await pool.query("select from outlast.consumer where name = 'push/ledger'")).rowCount === 0) {
+    if (child.exitCode !== null || Date.now() - began > DEADLINE_MS) throw new Error("nobody pushes to the service");
+    await pause(50);
+  }
   return child;
 }
 

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import pg from "pg";
 
 import { keepLedger, prepare, service } from "../example/bookings.js";
-import { claim } from "../src/index.js";
+import { claim, register } from "../src/index.js";
 import { migrated } from "./database.js";
 
 const KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -15,6 +15,7 @@ const KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 test("the example books, and enters what is pushed to it once, whatever comes twice or from elsewhere", async () => {
   const pool = new pg.Pool(await migrated("outlast"));
   await prepare(pool);
+  await register(pool, "ledger", ["booking.confirmed"]);
   const server = service(pool, [KEY]).listen(0, "127.0.0.1");
   await once(server, "listening");
   const post = async (path: string, body: string | Buffer, headers: Record<string, string>) => {
