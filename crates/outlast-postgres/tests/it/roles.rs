@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, path::Path};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
-    migrate,
+    endpoint, migrate,
+    schema::Schema,
 };
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -243,6 +244,23 @@ async fn an_emitter_emits_and_can_do_nothing_else() {
         ],
     )
     .await;
+}
+
+#[tokio::test]
+async fn an_engine_reads_the_endpoints_and_writes_none() {
+    let house = House::new().await;
+    let owner = house.connect().await;
+    let shop = r#"{"url": "https://shop.example/", "types": ["a"], "key": "k", "headers": {}, "concurrency": 8,
+        "timeout": "30s", "deadline": "1m", "ordered": false, "tenants": []}"#;
+    let set = format!("select outlast._set_endpoint('shop', '{shop}')");
+    run(&owner, &set).await;
+    let runner = login(&house, "outlast_engine").await;
+    let read = endpoint::in_force(&runner, Schema::DEFAULT).await;
+    assert_eq!(read.expect("reads them")["shop"].types, ["a"]);
+    let remove = "select outlast._set_endpoint('shop', null)";
+    all_denied(&runner, &[&set, remove, "delete from outlast._endpoint"]).await;
+    let bad = set.replace("https", "ftp");
+    assert_eq!(state(owner.batch_execute(&bad).await), "23514");
 }
 
 #[tokio::test]
