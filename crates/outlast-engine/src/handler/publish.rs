@@ -288,7 +288,7 @@ impl<'a> Sending<'a> {
                     left.tried.push((id, failure.clone()));
                 }
                 State::Failed(failure) | State::Refused(failure) => {
-                    end.failed.push((id, failure.clone()))
+                    end.failed.push((id, failure.clone()));
                 }
                 // The database puts it behind what has failed of its key.
                 State::Waiting if !down && self.is_behind(nth) => {}

@@ -132,11 +132,11 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
             };
             match flat(one.task.await) {
                 Ok(()) => {
-                    tracing::info!(route = %name, broker = %self.name, "not served any more as it was")
+                    tracing::info!(route = %name, broker = %self.name, "not served any more as it was");
                 }
                 Err(stopped @ Error::Stopped(_)) => return Err(stopped),
                 Err(error) => {
-                    tracing::error!(%error, route = %name, broker = %self.name, "this route is not served; tried again with the next heartbeat")
+                    tracing::error!(%error, route = %name, broker = %self.name, "this route is not served; tried again with the next heartbeat");
                 }
             }
         }

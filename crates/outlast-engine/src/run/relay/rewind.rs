@@ -46,7 +46,7 @@ pub(super) async fn run<S: Clone + Send + Sync + 'static>(
         match done {
             Err(stopped @ Error::Stopped(_)) => return Err(stopped),
             Err(error) => {
-                tracing::warn!(%error, consumer = %consumer.name, "a rewind is interrupted; whoever takes its lease goes on")
+                tracing::warn!(%error, consumer = %consumer.name, "a rewind is interrupted; whoever takes its lease goes on");
             }
             Ok(()) => {}
         }
