@@ -2,6 +2,20 @@
 -- Written by a test: OUTLAST_UPDATE_SCHEMA=1 ./run test -p outlast-cli
 -- PostgreSQL 15
 
+CREATE TYPE outlast._arrived AS (
+	n integer,
+	event_id uuid,
+	token uuid,
+	verdict text,
+	wait_ms integer,
+	lapses integer,
+	suspect boolean,
+	foreign_at timestamp with time zone,
+	tenant text,
+	key text,
+	log_id bigint
+);
+
 CREATE TYPE outlast._claimed AS (
 	token uuid,
 	event_id uuid,
@@ -66,6 +80,41 @@ CREATE TYPE outlast._tick AS (
 	base bigint
 );
 
+CREATE TABLE outlast._consumer (
+    id integer NOT NULL,
+    name text NOT NULL,
+    ordered boolean NOT NULL,
+    lanes integer NOT NULL,
+    tenants text[],
+    sources text[],
+    start text NOT NULL,
+    began outlast._cut NOT NULL,
+    local boolean DEFAULT false NOT NULL,
+    owner text,
+    state text DEFAULT 'active'::text NOT NULL,
+    reason text,
+    attempts integer DEFAULT 8 NOT NULL,
+    behind_most integer DEFAULT 10000 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    lanes_wanted integer,
+    lanes_until outlast._tick,
+    broker text,
+    topic text,
+    subscription text,
+    CONSTRAINT _consumer_attempts_check CHECK ((attempts > 0)),
+    CONSTRAINT _consumer_behind_most_check CHECK ((behind_most > 0)),
+    CONSTRAINT _consumer_broker_check CHECK ((broker ~ '^[a-z0-9._-]{1,40}$'::text)),
+    CONSTRAINT _consumer_check CHECK ((((lanes >= 1) AND (lanes <= 1024)) AND (ordered OR (lanes = 1)))),
+    CONSTRAINT _consumer_check1 CHECK (((lanes_wanted IS NULL) = (lanes_until IS NULL))),
+    CONSTRAINT _consumer_check2 CHECK ((((broker IS NULL) = (topic IS NULL)) AND ((broker IS NULL) = (subscription IS NULL)))),
+    CONSTRAINT _consumer_check3 CHECK (((broker IS NULL) OR (lanes = 1))),
+    CONSTRAINT _consumer_lanes_wanted_check CHECK (((lanes_wanted >= 1) AND (lanes_wanted <= 1024))),
+    CONSTRAINT _consumer_sources_check CHECK ((cardinality(sources) > 0)),
+    CONSTRAINT _consumer_start_check CHECK ((start = ANY (ARRAY['now'::text, 'earliest'::text]))),
+    CONSTRAINT _consumer_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'retired'::text]))),
+    CONSTRAINT _consumer_tenants_check CHECK ((cardinality(tenants) > 0))
+);
+
 CREATE TABLE outlast._batch (
     consumer integer NOT NULL,
     lane integer NOT NULL,
@@ -101,37 +150,31 @@ CREATE TABLE outlast._lease (
     expires_at timestamp with time zone NOT NULL,
     CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
     CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
-    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text])))
+    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'delivered'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text])))
 )
 WITH (fillfactor='50');
 
-CREATE TABLE outlast._consumer (
-    id integer NOT NULL,
+CREATE TABLE outlast._endpoint (
     name text NOT NULL,
+    url text NOT NULL,
+    types text[] NOT NULL,
+    key text NOT NULL,
+    headers jsonb NOT NULL,
+    concurrency integer NOT NULL,
+    rate integer,
+    timeout text NOT NULL,
+    deadline text NOT NULL,
     ordered boolean NOT NULL,
-    lanes integer NOT NULL,
-    tenants text[],
-    sources text[],
-    start text NOT NULL,
-    began outlast._cut NOT NULL,
-    local boolean DEFAULT false NOT NULL,
+    tenants text[] NOT NULL,
     owner text,
-    state text DEFAULT 'active'::text NOT NULL,
-    reason text,
-    attempts integer DEFAULT 8 NOT NULL,
-    behind_most integer DEFAULT 10000 NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    lanes_wanted integer,
-    lanes_until outlast._tick,
-    CONSTRAINT _consumer_attempts_check CHECK ((attempts > 0)),
-    CONSTRAINT _consumer_behind_most_check CHECK ((behind_most > 0)),
-    CONSTRAINT _consumer_check CHECK ((((lanes >= 1) AND (lanes <= 1024)) AND (ordered OR (lanes = 1)))),
-    CONSTRAINT _consumer_check1 CHECK (((lanes_wanted IS NULL) = (lanes_until IS NULL))),
-    CONSTRAINT _consumer_lanes_wanted_check CHECK (((lanes_wanted >= 1) AND (lanes_wanted <= 1024))),
-    CONSTRAINT _consumer_sources_check CHECK ((cardinality(sources) > 0)),
-    CONSTRAINT _consumer_start_check CHECK ((start = ANY (ARRAY['now'::text, 'earliest'::text]))),
-    CONSTRAINT _consumer_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'retired'::text]))),
-    CONSTRAINT _consumer_tenants_check CHECK ((cardinality(tenants) > 0))
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT _endpoint_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 10000))),
+    CONSTRAINT _endpoint_headers_check CHECK ((jsonb_typeof(headers) = 'object'::text)),
+    CONSTRAINT _endpoint_key_check CHECK ((key <> ''::text)),
+    CONSTRAINT _endpoint_name_check CHECK ((name ~ '^[a-z0-9._-]{1,90}$'::text)),
+    CONSTRAINT _endpoint_rate_check CHECK ((rate > 0)),
+    CONSTRAINT _endpoint_types_check CHECK (((cardinality(types) >= 1) AND (cardinality(types) <= 100))),
+    CONSTRAINT _endpoint_url_check CHECK (((url ~ '^https?://'::text) AND (length(url) <= 2048)))
 );
 
 CREATE TABLE outlast._event (
@@ -170,6 +213,16 @@ CREATE TABLE outlast._parked_key (
     CONSTRAINT _parked_key_behind_check CHECK ((behind >= 0))
 );
 
+CREATE TABLE outlast._processed_event (
+    event_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    consumer integer NOT NULL,
+    slot smallint NOT NULL,
+    outcome outlast._outcome NOT NULL,
+    reason text
+)
+PARTITION BY LIST (slot);
+
 CREATE TABLE outlast._route (
     name text NOT NULL,
     broker text NOT NULL,
@@ -184,16 +237,6 @@ CREATE TABLE outlast._route (
     CONSTRAINT _route_topic_check CHECK (((length(topic) >= 1) AND (length(topic) <= 500))),
     CONSTRAINT _route_types_check CHECK (((cardinality(types) >= 1) AND (cardinality(types) <= 1000)))
 );
-
-CREATE TABLE outlast._processed_event (
-    event_id uuid NOT NULL,
-    at timestamp with time zone NOT NULL,
-    consumer integer NOT NULL,
-    slot smallint NOT NULL,
-    outcome outlast._outcome NOT NULL,
-    reason text
-)
-PARTITION BY LIST (slot);
 
 CREATE FUNCTION outlast.cancel_rewind(route text, actor text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -216,6 +259,11 @@ CREATE FUNCTION outlast.clock() RETURNS timestamp with time zone
     AS ..;
 
 CREATE FUNCTION outlast.complete(token uuid, id uuid, outcome text DEFAULT 'done'::text, reason text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.discard(consumer text, id uuid, reason text, actor text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -302,6 +350,13 @@ CREATE FUNCTION outlast.skip(consumer text, id uuid, reason text, actor text DEF
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE SEQUENCE outlast._arrival
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
 CREATE TABLE outlast._audit (
     id bigint NOT NULL,
     at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -343,6 +398,20 @@ CREATE TABLE outlast._dedup (
     digest bytea NOT NULL,
     event_id uuid NOT NULL,
     taken_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE outlast._delivered (
+    consumer integer NOT NULL,
+    event_id uuid NOT NULL,
+    token uuid,
+    lapses integer DEFAULT 0 NOT NULL,
+    suspect boolean DEFAULT false NOT NULL,
+    foreign_at timestamp with time zone,
+    tenant text,
+    key text,
+    log_id bigint,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT _delivered_check CHECK (((key IS NULL) OR ((tenant IS NOT NULL) AND (log_id IS NOT NULL))))
 );
 
 CREATE TABLE outlast._event_0 (
@@ -398,6 +467,21 @@ CREATE TABLE outlast._folded (
     CONSTRAINT _folded_base_check CHECK (((base % (8192)::bigint) = 0)),
     CONSTRAINT _folded_completed_check CHECK (((completed >= 1) AND (completed <= 8192))),
     CONSTRAINT _folded_done_check CHECK ((octet_length(done) = 1024))
+);
+
+CREATE TABLE outlast._foreign_event (
+    consumer integer NOT NULL,
+    event_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    emitted_at timestamp with time zone NOT NULL,
+    outcome outlast._outcome NOT NULL,
+    reason text
+);
+
+CREATE TABLE outlast._foreign_place (
+    one boolean DEFAULT true NOT NULL,
+    forgotten_until timestamp with time zone,
+    CONSTRAINT _foreign_place_one_check CHECK (one)
 );
 
 CREATE TABLE outlast._former_name (
@@ -496,10 +580,11 @@ CREATE TABLE outlast._parked (
     codec_key text,
     headers jsonb,
     payload bytea NOT NULL,
+    foreign_id boolean DEFAULT false NOT NULL,
     CONSTRAINT _parked_check CHECK (((state = 'retry'::text) = (next_at IS NOT NULL))),
     CONSTRAINT _parked_check1 CHECK (((state = 'retry'::text) OR (token IS NULL))),
     CONSTRAINT _parked_check2 CHECK (((state <> 'behind'::text) OR (key IS NOT NULL))),
-    CONSTRAINT _parked_class_check CHECK ((class = ANY (ARRAY['retry'::text, 'throttled'::text, 'unknown'::text, 'permanent'::text, 'unclassified'::text, 'unsealed'::text, 'crashed'::text, 'waiting-version'::text, 'behind'::text, 'too-old'::text]))),
+    CONSTRAINT _parked_class_check CHECK ((class = ANY (ARRAY['retry'::text, 'throttled'::text, 'unknown'::text, 'permanent'::text, 'unclassified'::text, 'unsealed'::text, 'crashed'::text, 'waiting-version'::text, 'behind'::text, 'too-old'::text, 'dead-letter'::text]))),
     CONSTRAINT _parked_state_check CHECK ((state = ANY (ARRAY['retry'::text, 'behind'::text, 'quarantined'::text, 'waiting-version'::text])))
 );
 
@@ -589,6 +674,18 @@ CREATE TABLE outlast._unfolded (
     event_id uuid NOT NULL
 );
 
+CREATE TABLE outlast._unreadable (
+    consumer integer NOT NULL,
+    id uuid NOT NULL,
+    seen bigint DEFAULT 1 NOT NULL,
+    first_at timestamp with time zone NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    broker_id text NOT NULL,
+    why text NOT NULL,
+    attributes bytea NOT NULL,
+    payload bytea NOT NULL
+);
+
 CREATE VIEW outlast.outage AS
  SELECT c.name AS consumer,
     o.process,
@@ -617,10 +714,12 @@ CREATE VIEW outlast.consumer AS
     ( SELECT count(*) AS count
            FROM outlast._lease l
           WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS batches,
-    ( SELECT COALESCE(sum(b.events), (0)::bigint) AS "coalesce"
+    (( SELECT COALESCE(sum(b.events), (0)::bigint) AS "coalesce"
            FROM (outlast._lease l
              JOIN outlast._batch b ON (((b.consumer = l.consumer) AND (b.lane = l.lane) AND (b.seq = l.seq))))
-          WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS in_flight,
+          WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) + ( SELECT count(*) AS count
+           FROM outlast._delivered d
+          WHERE ((d.consumer = c.id) AND (d.token IS NOT NULL)))) AS in_flight,
     ( SELECT count(*) AS count
            FROM outlast._parked p
           WHERE ((p.consumer = c.id) AND (p.state = 'retry'::text))) AS retrying,
@@ -655,7 +754,13 @@ CREATE VIEW outlast.consumer AS
     s.side_lanes,
     ( SELECT array_agg(f.name ORDER BY f.renamed_at) AS array_agg
            FROM outlast._former_name f
-          WHERE (f.consumer = c.id)) AS former_names
+          WHERE (f.consumer = c.id)) AS former_names,
+    c.broker,
+    c.topic,
+    c.subscription,
+    ( SELECT count(*) AS count
+           FROM outlast._unreadable u
+          WHERE (u.consumer = c.id)) AS unreadable
    FROM (outlast._consumer c
      CROSS JOIN LATERAL outlast._whereabouts(c.id) s(ids, bytes, side_lanes, moved_at));
 
@@ -748,7 +853,24 @@ UNION ALL
    FROM ((outlast._parked_key k
      JOIN outlast._consumer c ON ((c.id = k.consumer)))
      LEFT JOIN outlast._parked p ON (((p.consumer = k.consumer) AND (p.event_id = k.leader))))
-  WHERE k.at_limit;
+  WHERE k.at_limit
+UNION ALL
+ SELECT 'unreadable message'::text AS kind,
+    c.name AS consumer,
+    c.owner,
+    u.id AS about,
+    ''::text AS type,
+    ''::text AS tenant,
+    NULL::text AS key,
+    'permanent'::text AS class,
+    0 AS failures,
+    u.why AS reason,
+    outlast._signature(''::text, 'unreadable'::text, u.why) AS signature,
+    u.first_at AS opened_at,
+    NULL::integer AS version,
+    u.seen AS count
+   FROM (outlast._unreadable u
+     JOIN outlast._consumer c ON ((c.id = u.consumer)));
 
 CREATE VIEW outlast.lease AS
  SELECT l.token,
@@ -845,7 +967,18 @@ UNION ALL
      JOIN outlast._folded f ON (((f.consumer = c.id) AND (f.base = ((e.id / 8192) * 8192)))))
   WHERE ((get_bit(f.done, (((e.id % (8192)::bigint))::integer)::bigint) = 1) AND (NOT (EXISTS ( SELECT
            FROM outlast._processed_event p
-          WHERE ((p.slot = outlast._inbox_slot(e.event_id)) AND (p.consumer = c.id) AND (p.event_id = e.event_id))))));
+          WHERE ((p.slot = outlast._inbox_slot(e.event_id)) AND (p.consumer = c.id) AND (p.event_id = e.event_id))))))
+UNION ALL
+ SELECT c.name AS consumer,
+    f.event_id AS id,
+        CASE f.outcome
+            WHEN 'd'::"char" THEN 'done'::text
+            ELSE 'skipped'::text
+        END AS outcome,
+    f.reason,
+    f.at
+   FROM (outlast._foreign_event f
+     JOIN outlast._consumer c ON ((c.id = f.consumer)));
 
 CREATE VIEW outlast.rewind AS
  SELECT substr(c.name, 7) AS route,
@@ -875,6 +1008,20 @@ CREATE VIEW outlast.route AS
     ('relay/'::text || r.name) AS consumer
    FROM outlast._route r;
 
+CREATE VIEW outlast.unreadable AS
+ SELECT c.name AS consumer,
+    u.id,
+    u.why,
+    u.seen,
+    u.first_at,
+    u.last_at,
+    u.broker_id,
+    c.broker,
+    c.topic,
+    u.payload
+   FROM (outlast._unreadable u
+     JOIN outlast._consumer c ON ((c.id = u.consumer)));
+
 ALTER TABLE ONLY outlast._event ATTACH PARTITION outlast._event_0 FOR VALUES IN ('0');
 
 ALTER TABLE ONLY outlast._processed_event ATTACH PARTITION outlast._processed_event_0 FOR VALUES IN ('0');
@@ -897,6 +1044,12 @@ ALTER TABLE ONLY outlast._consumer_type
 ALTER TABLE ONLY outlast._dedup
     ADD CONSTRAINT _dedup_pkey PRIMARY KEY (tenant, type, key);
 
+ALTER TABLE ONLY outlast._delivered
+    ADD CONSTRAINT _delivered_pkey PRIMARY KEY (consumer, event_id);
+
+ALTER TABLE ONLY outlast._endpoint
+    ADD CONSTRAINT _endpoint_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY outlast._event
     ADD CONSTRAINT _event_pkey PRIMARY KEY (slot, id);
 
@@ -908,6 +1061,12 @@ ALTER TABLE ONLY outlast._fold_place
 
 ALTER TABLE ONLY outlast._folded
     ADD CONSTRAINT _folded_pkey PRIMARY KEY (consumer, base);
+
+ALTER TABLE ONLY outlast._foreign_event
+    ADD CONSTRAINT _foreign_event_pkey PRIMARY KEY (consumer, event_id);
+
+ALTER TABLE ONLY outlast._foreign_place
+    ADD CONSTRAINT _foreign_place_pkey PRIMARY KEY (one);
 
 ALTER TABLE ONLY outlast._former_name
     ADD CONSTRAINT _former_name_pkey PRIMARY KEY (name);
@@ -975,7 +1134,14 @@ ALTER TABLE ONLY outlast._started
 ALTER TABLE ONLY outlast._unfolded
     ADD CONSTRAINT _unfolded_pkey PRIMARY KEY (slot, consumer, event_id);
 
+ALTER TABLE ONLY outlast._unreadable
+    ADD CONSTRAINT _unreadable_pkey PRIMARY KEY (consumer, id);
+
 CREATE INDEX _dedup_taken ON outlast._dedup USING btree (taken_at);
+
+CREATE INDEX _delivered_lost ON outlast._delivered USING btree (since) WHERE (token IS NULL);
+
+CREATE INDEX _delivered_token ON outlast._delivered USING btree (token) WHERE (token IS NOT NULL);
 
 CREATE UNIQUE INDEX _event_event_id ON ONLY outlast._event USING btree (event_id, slot);
 
@@ -991,7 +1157,11 @@ CREATE INDEX _event_0_xid_id_idx ON outlast._event_0 USING btree (xid, id);
 
 CREATE INDEX _flush_token ON outlast._flush USING btree (token);
 
+CREATE INDEX _foreign_event_emitted ON outlast._foreign_event USING btree (emitted_at);
+
 CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (room = 'batch'::text);
+
+CREATE INDEX _lease_delivered ON outlast._lease USING btree (consumer) WHERE (room = 'delivered'::text);
 
 CREATE UNIQUE INDEX _lease_maintenance ON outlast._lease USING btree (room) WHERE (room = 'maintenance'::text);
 
@@ -1028,6 +1198,9 @@ ALTER INDEX outlast._processed_event_pkey ATTACH PARTITION outlast._processed_ev
 ALTER TABLE ONLY outlast._consumer_type
     ADD CONSTRAINT _consumer_type_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
 
+ALTER TABLE ONLY outlast._delivered
+    ADD CONSTRAINT _delivered_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
 ALTER TABLE ONLY outlast._former_name
     ADD CONSTRAINT _former_name_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
 
@@ -1042,4 +1215,7 @@ ALTER TABLE ONLY outlast._parked_key
 
 ALTER TABLE ONLY outlast._rewind
     ADD CONSTRAINT _rewind_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
+
+ALTER TABLE ONLY outlast._unreadable
+    ADD CONSTRAINT _unreadable_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);
 
