@@ -1,11 +1,13 @@
 //! `outlast run` of the product: what a database needs when nobody's handlers are involved.
 
 use clap::{Args, ValueEnum};
+use outlast_postgres::endpoint::Endpoints;
 
 use crate::{
     args::Global,
     engine,
-    problem::Answer,
+    exit::Exit,
+    problem::{Answer, Problem},
     push,
     settings::{Base, Effective, Set},
 };
@@ -22,8 +24,12 @@ on with the new ones when those change. What an endpoint calls the key `shop` is
 OUTLAST_SECRET_SHOP: whsec_…, while it is replaced the old one and the new one. Networks of your own
 that may be reached are listed in OUTLAST_EGRESS_ALLOW, ports besides 443 in OUTLAST_EGRESS_PORTS.
 
+It publishes events to the brokers of the configuration file ([broker.NAME]) as the routes of the
+cluster say ([cluster.route.NAME], outlast apply): docs/brokers.md.
+
 Examples:
   outlast run --set deployment=production --log json
+  outlast run --only relay
   outlast run --only push
   outlast run --only maintenance")]
 pub(crate) struct Run {
@@ -40,6 +46,8 @@ enum Only {
     Maintenance,
     /// Push events to the endpoints of the cluster
     Push,
+    /// Publish events to the brokers of the file, as the routes of the cluster say
+    Relay,
 }
 
 impl Run {
@@ -50,14 +58,31 @@ impl Run {
             let worker = engine::watchman(&effective).only_maintenance();
             return engine::work(worker, effective.settings.drain).await;
         }
+        let brokers = match self.only {
+            Some(Only::Push) => Vec::new(),
+            _ => effective.brokers().connect().await?,
+        };
+        if brokers.is_empty() && matches!(self.only, Some(Only::Relay)) {
+            let next = "name one in the configuration file: [broker.NAME] with kind = \"nats\" or \"pubsub\" (docs/brokers.md)";
+            return Err(Problem::new(Exit::Usage, "relay", "no broker is configured").next(next));
+        }
         if self.only.is_none() {
             tracing::info!(
-                "no handlers here: this only watches the log, wakes workers and pushes to endpoints; handlers live in your own binary"
+                "no handlers here: this only watches the log, wakes workers, relays to brokers and pushes to endpoints; handlers live in your own binary"
             );
         }
         loop {
-            let endpoints = push::endpoints(&target).await?;
+            let endpoints = match self.only {
+                Some(Only::Relay) => Endpoints::default(),
+                _ => push::endpoints(&target).await?,
+            };
             let mut worker = engine::watchman(&effective);
+            for (name, broker) in &brokers {
+                worker = worker.relay(name, broker.clone());
+            }
+            if let Some(Only::Relay) = self.only {
+                return engine::work(worker, effective.settings.drain).await;
+            }
             for consumer in push::consumers(&endpoints)? {
                 worker = worker.consumer(consumer);
             }

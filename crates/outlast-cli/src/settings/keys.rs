@@ -137,6 +137,7 @@ pub(crate) fn default_file() -> String {
         write!(file, "\n# {what} ({kind})\n# {name} = \"{value}\"\n")
             .expect("a String takes everything");
     }
+    file.push_str("\n# Routes of events to brokers are tables, [cluster.route.NAME]; the brokers of this process too, [broker.NAME]: docs/brokers.md.\n");
     file.push_str("\n# Endpoints that events are pushed to are tables, [cluster.endpoint.NAME]: docs/push.md.\n");
     file
 }

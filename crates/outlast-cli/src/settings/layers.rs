@@ -7,6 +7,7 @@ use toml::{Spanned, Value, de::DeTable};
 
 use super::{
     Base, Origin,
+    brokers::{self, Brokers},
     cluster::{self, Section},
     keys::{self, DATABASE, DATABASE_VARIABLES},
 };
@@ -32,6 +33,8 @@ pub(super) struct Layers {
     pub(super) problems: Vec<String>,
     /// What the file says about the cluster; it counts when it is applied.
     pub(super) cluster: Option<Section>,
+    /// The brokers of this process.
+    pub(super) brokers: Brokers,
     /// The merged values, each of which fits its key.
     values: toml::Table,
     origins: BTreeMap<String, Origin>,
@@ -52,6 +55,7 @@ impl Layers {
             database,
             problems: Vec::new(),
             cluster: None,
+            brokers: Brokers::default(),
             values,
             origins,
         };
@@ -83,9 +87,11 @@ impl Layers {
         self.cluster = Section::read(&spans, &content, &shown);
         let wrong = self.cluster.iter().flat_map(|section| &section.problems);
         self.problems.extend(wrong.cloned());
+        self.brokers = Brokers::read(&spans, &table, &content, &shown);
+        self.problems.extend(self.brokers.problems.iter().cloned());
         for key in spans.get_ref().keys() {
             let (at, key) = (line(&content, key.span().start), key.get_ref().as_ref());
-            if key == cluster::SECTION {
+            if key == cluster::SECTION || key == brokers::SECTION {
                 continue;
             }
             if let Some(value) = table.get(key) {
@@ -114,6 +120,7 @@ impl Layers {
             } else if !OTHERS.contains(&variable.as_str())
                 && !variable.starts_with("OUTLAST_TEST_")
                 && !variable.starts_with(push::SECRET)
+                && !variable.starts_with(brokers::VARIABLE)
             {
                 self.unknown_variable(&variable, &key);
             }

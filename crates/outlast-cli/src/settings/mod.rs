@@ -1,5 +1,6 @@
 //! Settings of the process: defaults < file < environment < flags, with the origin of each, all problems at once.
 
+pub(crate) mod brokers;
 pub(crate) mod cluster;
 pub(crate) mod keys;
 mod layers;
@@ -101,6 +102,11 @@ impl Effective {
     /// What the file says about the cluster.
     pub(crate) fn cluster(&self) -> Option<&cluster::Section> {
         self.layers.cluster.as_ref()
+    }
+
+    /// The brokers of this process.
+    pub(crate) fn brokers(&self) -> &brokers::Brokers {
+        &self.layers.brokers
     }
 
     /// The database, for the worker; none when libpq's variables say.
