@@ -2,6 +2,7 @@
 
 mod cluster;
 mod conformance;
+mod consume;
 mod dead;
 mod server;
 mod way;
