@@ -57,6 +57,7 @@ const CALL_BYTES: usize = 36_000_000;
 #[derive(Clone)]
 pub struct PubSub {
     server: Arc<Server>,
+    dead: Arc<receive::Dead>,
 }
 
 /// What all of it shares.
@@ -80,7 +81,8 @@ impl PubSub {
             rpc,
             requests,
         });
-        Ok(Self { server })
+        let dead = Arc::default();
+        Ok(Self { server, dead })
     }
 }
 
@@ -179,6 +181,12 @@ impl Broker for PubSub {
         most: usize,
         within: Duration,
     ) -> BoxFuture<'a, Result<Vec<Delivered>, BrokerError>> {
-        Box::pin(receive::dead(&self.server, subscription, most, within))
+        Box::pin(receive::dead(
+            &self.server,
+            &self.dead,
+            subscription,
+            most,
+            within,
+        ))
     }
 }

@@ -5,7 +5,12 @@
 //! for the next caller: a pull that is given up may be answered all the same, and then its messages lie with nobody until
 //! their time is over. What comes when nobody asks any more is given back, after a drain at once.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use outlast_core::broker::{BoxFuture, BrokerError, Delivered, Subscribed, Subscription, Why};
 use tokio::{
@@ -125,22 +130,35 @@ async fn look(
     Ok(found)
 }
 
+/// Streams of dead letters, by name and time to ack, between two questions. A new one for each question would leave its last
+/// pull behind, and a message would go from one pull that nobody waits for to the next.
+pub(crate) type Dead = Mutex<HashMap<(String, Duration), Receiver>>;
+
 /// What lies in the dead-letter subscription, as it was before it died.
 pub(crate) async fn dead(
     server: &Arc<Server>,
+    streams: &Dead,
     subscription: &Subscription,
     most: usize,
     within: Duration,
 ) -> Result<Vec<Delivered>, BrokerError> {
     let until = Instant::now() + within;
+    let streams = || streams.lock().unwrap_or_else(PoisonError::into_inner);
     let name = format!("{}{}", subscription.name, server.options.dead_suffix);
-    let (mut stream, _) = open(server, &name, subscription.ack_within, until).await?;
+    let which = (name, subscription.ack_within);
+    let known = streams().remove(&which);
+    let mut stream = match known {
+        Some(stream) => stream,
+        None => open(server, &which.0, which.1, until).await?.0,
+    };
     let left = until.saturating_duration_since(Instant::now());
+    // One that fails is not kept.
     let mut all = stream.next(most, left.min(SOON)).await?;
+    streams().insert(which, stream);
     for delivered in &mut all {
-        let count = delivered.attributes.iter();
-        let mut count = count.filter(|(name, _)| name == DEAD_COUNT);
-        delivered.number = count.next().and_then(|(_, count)| count.parse().ok());
+        let mut count = delivered.attributes.iter();
+        let count = count.find(|(name, _)| name == DEAD_COUNT);
+        delivered.number = count.and_then(|(_, count)| count.parse().ok());
         delivered
             .attributes
             .retain(|(name, _)| !name.starts_with(DEAD));
