@@ -206,10 +206,11 @@ pub(crate) fn differences(now: &Endpoints, wanted: &Endpoints) -> Vec<Change> {
 /// Makes these the endpoints, in the caller's transaction, and answers what changed.
 pub(crate) async fn write(
     tx: &impl GenericClient,
+    schema: Schema,
     wanted: &Endpoints,
 ) -> Result<Vec<Change>, Error> {
-    let now = in_force(tx, Schema::DEFAULT).await?;
-    let sql = "select outlast._set_endpoint($1, $2::text::jsonb)::text";
+    let now = in_force(tx, schema).await?;
+    let sql = &*schema.text("select outlast._set_endpoint($1, $2::text::jsonb)::text");
     for name in now.keys().filter(|name| !wanted.contains_key(*name)) {
         let nothing: Option<&str> = None;
         tx.query_typed(sql, &[(name, Type::TEXT), (&nothing, Type::TEXT)])

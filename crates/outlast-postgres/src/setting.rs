@@ -189,12 +189,12 @@ pub struct InForce {
 ///
 /// # Errors
 /// When the database cannot be asked.
-pub async fn in_force(client: &Client) -> Result<Vec<InForce>, Error> {
+pub async fn in_force(client: &Client, schema: Schema) -> Result<Vec<InForce>, Error> {
     let rows = client
         .query_typed(
-            "select d.name, coalesce(s.value, d.standard),
+            &schema.text("select d.name, coalesce(s.value, d.standard),
                     to_char(s.changed_at at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')
-             from outlast._settings() d left join outlast._setting s on s.name = d.name order by d.name",
+             from outlast._settings() d left join outlast._setting s on s.name = d.name order by d.name"),
             &[],
         )
         .await?;
@@ -232,9 +232,9 @@ impl Change {
 ///
 /// # Errors
 /// When the database cannot be asked.
-pub async fn plan(client: &Client, wanted: &Values) -> Result<Vec<Change>, Error> {
+pub async fn plan(client: &Client, schema: Schema, wanted: &Values) -> Result<Vec<Change>, Error> {
     let mut changes = Vec::new();
-    for now in in_force(client).await? {
+    for now in in_force(client, schema).await? {
         // One that this program does not know belongs to a newer one.
         let Some(setting) = find(&now.name) else {
             continue;
@@ -248,17 +248,17 @@ pub async fn plan(client: &Client, wanted: &Values) -> Result<Vec<Change>, Error
             });
         }
     }
-    changes.extend(differences(&routes(client).await?, &wanted.routes));
-    let endpoints = endpoint::in_force(client, Schema::DEFAULT).await?;
+    changes.extend(differences(&routes(client, schema).await?, &wanted.routes));
+    let endpoints = endpoint::in_force(client, schema).await?;
     changes.extend(endpoint::differences(&endpoints, &wanted.endpoints));
     Ok(changes)
 }
 
 /// Every route of this database, as the database keeps it.
-async fn routes(client: &Client) -> Result<BTreeMap<String, Route>, Error> {
+async fn routes(client: &Client, schema: Schema) -> Result<BTreeMap<String, Route>, Error> {
     let sql = "select name, jsonb_build_object('broker', broker, 'topic', topic, 'types', types, 'ordered', ordered, 'attributes', attributes)
         from outlast.route";
-    let rows = client.query_typed(sql, &[]).await?;
+    let rows = client.query_typed(&schema.text(sql), &[]).await?;
     rows.iter()
         .map(|row| Ok((row.try_get(0)?, route(row.try_get(1)?)?)))
         .collect()
@@ -284,13 +284,18 @@ fn differences(now: &BTreeMap<String, Route>, wanted: &BTreeMap<String, Route>) 
 /// # Errors
 /// [`Error::Config`] when they do not fit together, or when somebody else applied others meanwhile: nothing is changed
 /// then. [`Error::Database`], also when a setting is refused by the database.
-pub async fn apply(client: &mut Client, wanted: &Values, shown: &[Change]) -> Result<(), Error> {
+pub async fn apply(
+    client: &mut Client,
+    schema: Schema,
+    wanted: &Values,
+    shown: &[Change],
+) -> Result<(), Error> {
     let problems = wanted.problems();
     if !problems.is_empty() {
         return Err(Error::Config(problems.join("; ")));
     }
     let tx = client.transaction().await?;
-    if write(&tx, wanted).await? != shown {
+    if write(&tx, schema, wanted).await? != shown {
         return Err(Error::Config(
             "the settings were changed by somebody else meanwhile: look at the difference again"
                 .into(),
@@ -300,11 +305,15 @@ pub async fn apply(client: &mut Client, wanted: &Values, shown: &[Change]) -> Re
     Ok(())
 }
 
-async fn write(tx: &Transaction<'_>, wanted: &Values) -> Result<Vec<Change>, Error> {
+async fn write(
+    tx: &Transaction<'_>,
+    schema: Schema,
+    wanted: &Values,
+) -> Result<Vec<Change>, Error> {
     let (names, values): (Vec<&str>, Vec<&String>) = wanted.texts.iter().unzip();
     let rows = tx
         .query_typed(
-            "select name, was, becomes from outlast._apply($1, $2)",
+            &schema.text("select name, was, becomes from outlast._apply($1, $2)"),
             &[(&names, Type::TEXT_ARRAY), (&values, Type::TEXT_ARRAY)],
         )
         .await?;
@@ -318,7 +327,7 @@ async fn write(tx: &Transaction<'_>, wanted: &Values) -> Result<Vec<Change>, Err
         .map_err(|why| Error::Unexpected(format!("routes: {why}")))?;
     let rows = tx
         .query_typed(
-            "select name, was, becomes from outlast._apply_routes($1)",
+            &schema.text("select name, was, becomes from outlast._apply_routes($1)"),
             &[(&routes, Type::JSONB)],
         )
         .await?;
@@ -332,7 +341,7 @@ async fn write(tx: &Transaction<'_>, wanted: &Values) -> Result<Vec<Change>, Err
         changes.push(Change::of_route(&name, was.as_ref(), becomes.as_ref()));
     }
     // The lock of the texts is held, so nobody else changes these either.
-    changes.extend(endpoint::write(tx, &wanted.endpoints).await?);
+    changes.extend(endpoint::write(tx, schema, &wanted.endpoints).await?);
     Ok(changes)
 }
 

@@ -72,7 +72,7 @@ impl Apply {
         let out = global.out();
         let wanted = self.wanted(global)?;
         let mut database = Database::to_write(global).await?;
-        let changes = setting::plan(database.client(), &wanted)
+        let changes = setting::plan(database.client(), database.schema(), &wanted)
             .await
             .tried("compare the settings of the cluster")?;
         let mut warnings = warnings(&database, &wanted).await?;
@@ -95,7 +95,8 @@ impl Apply {
             let next = "nothing was changed; add --yes to change them without being asked";
             return Err(Problem::new(Exit::Usage, "apply", "nobody said yes").next(next));
         }
-        setting::apply(database.client_mut(), &wanted, &changes)
+        let schema = database.schema();
+        setting::apply(database.client_mut(), schema, &wanted, &changes)
             .await
             .tried("apply the settings of the cluster")?;
         if out.json {

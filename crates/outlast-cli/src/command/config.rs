@@ -126,8 +126,8 @@ async fn in_force(effective: &Effective) -> Result<Vec<InForce>, String> {
     let read = async {
         let target = target.application_name("outlast-cli");
         let (client, _driver) = connect::connect(&target).await?;
-        migrate::check(&client).await?;
-        setting::in_force(&client).await
+        migrate::of(target.in_schema()).check(&client).await?;
+        setting::in_force(&client, target.in_schema()).await
     };
     read.await.map_err(|error: Error| error.to_string())
 }

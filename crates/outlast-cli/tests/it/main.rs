@@ -13,6 +13,7 @@ mod migrate;
 mod own;
 mod parked;
 mod push;
+mod relay;
 mod restore;
 mod retention;
 mod run;

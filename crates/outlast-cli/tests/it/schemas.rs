@@ -35,6 +35,8 @@ async fn every_command_works_in_the_schema_that_it_is_given() {
         &["parked", "ls"],
         &["incidents", "ls"],
         &["verify"],
+        &["relay", "status"],
+        &["config", "show"],
     ] {
         let args = [args, &["--schema", "billing"]].concat();
         outlast(url, &args).await.fine();

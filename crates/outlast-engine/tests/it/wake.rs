@@ -6,6 +6,7 @@ use outlast_core::Failure;
 use outlast_engine::{Attempt, Consumer, Settings};
 use outlast_postgres::{
     connect::{self, Target},
+    schema::Schema,
     setting::{self, Values},
 };
 use outlast_testkit::{
@@ -36,8 +37,12 @@ async fn given_notify() -> Given {
     let mut client = given.database.connect().await;
     let mut wanted = Values::default();
     wanted.set("wake", "notify").unwrap();
-    let shown = setting::plan(&client, &wanted).await.unwrap();
-    setting::apply(&mut client, &wanted, &shown).await.unwrap();
+    let shown = setting::plan(&client, Schema::DEFAULT, &wanted)
+        .await
+        .unwrap();
+    setting::apply(&mut client, Schema::DEFAULT, &wanted, &shown)
+        .await
+        .unwrap();
     given
 }
 

@@ -2,6 +2,7 @@
 
 use outlast_postgres::{
     Error,
+    schema::Schema,
     setting::{self, Kind, Values},
 };
 use outlast_testkit::pg;
@@ -46,8 +47,10 @@ async fn a_time_is_read_by_the_database_as_it_was_meant() {
     ] {
         let mut wanted = Values::default();
         wanted.set("retention.log", text).unwrap();
-        let shown = setting::plan(&sql, &wanted).await.unwrap();
-        setting::apply(&mut sql, &wanted, &shown).await.unwrap();
+        let shown = setting::plan(&sql, Schema::DEFAULT, &wanted).await.unwrap();
+        setting::apply(&mut sql, Schema::DEFAULT, &wanted, &shown)
+            .await
+            .unwrap();
         let read: f64 = sql
             .query_one(
                 "select extract(epoch from outlast._setting_interval('retention.log'))::float8",
@@ -98,16 +101,18 @@ async fn what_was_shown_is_what_is_applied() {
     let (mut mine, other) = (database.connect().await, database.connect().await);
     let mut wanted = Values::default();
     wanted.set("retention.log", "2d").unwrap();
-    let shown = setting::plan(&mine, &wanted).await.unwrap();
+    let shown = setting::plan(&mine, Schema::DEFAULT, &wanted)
+        .await
+        .unwrap();
     other
         .execute("select outlast._apply('{retention.inbox}', '{60d}')", &[])
         .await
         .unwrap();
-    let refused = setting::apply(&mut mine, &wanted, &shown)
+    let refused = setting::apply(&mut mine, Schema::DEFAULT, &wanted, &shown)
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
-    let now = setting::in_force(&mine).await.unwrap();
+    let now = setting::in_force(&mine, Schema::DEFAULT).await.unwrap();
     let of = |name: &str| {
         now.iter()
             .find(|one| one.name == name)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use outlast_postgres::{
     connect::{self, Target},
     migrate,
+    schema::Schema,
     setting::{self, Values},
 };
 use outlast_testkit::pg::{self, Database};
@@ -19,8 +20,10 @@ const GET_UP: &str = "select pg_advisory_unlock(outlast._wake_lock())";
 async fn woken_by(way: &str, sql: &mut Client) {
     let mut wanted = Values::default();
     wanted.set("wake", way).unwrap();
-    let shown = setting::plan(sql, &wanted).await.unwrap();
-    setting::apply(sql, &wanted, &shown).await.unwrap();
+    let shown = setting::plan(sql, Schema::DEFAULT, &wanted).await.unwrap();
+    setting::apply(sql, Schema::DEFAULT, &wanted, &shown)
+        .await
+        .unwrap();
 }
 
 async fn yes(client: &Client, question: &str) -> bool {

@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, Result, ensure};
 use outlast_postgres::{
     connect::{self, Target},
+    schema::Schema,
     setting::{self, Values},
 };
 use tokio::time::Instant;
@@ -122,8 +123,8 @@ pub(super) async fn woken_by(world: &World, way: &str) -> Result<()> {
     let (mut client, _driver) = connect::connect(&Target::parse(world.url())?).await?;
     let mut wanted = Values::default();
     wanted.set("wake", way).map_err(anyhow::Error::msg)?;
-    let shown = setting::plan(&client, &wanted).await?;
-    setting::apply(&mut client, &wanted, &shown).await?;
+    let shown = setting::plan(&client, Schema::DEFAULT, &wanted).await?;
+    setting::apply(&mut client, Schema::DEFAULT, &wanted, &shown).await?;
     Ok(())
 }
 
