@@ -4,6 +4,7 @@ mod drain;
 mod emit;
 mod idle;
 mod latency;
+mod sink;
 
 use std::path::PathBuf;
 
@@ -28,7 +29,7 @@ pub struct Args {
     /// Where the results go.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Only these workloads: emit, drain (or of it only on-tx), latency, idle.
+    /// Only these workloads: emit, drain (or of it only on-tx or relay), latency, idle.
     only: Vec<String>,
 }
 
@@ -47,7 +48,7 @@ pub async fn run(mut args: Args) -> Result<()> {
     if args.wants("emit") {
         emit::run(&server, &args, &mut report).await?;
     }
-    if args.wants("drain") || args.wants("on-tx") {
+    if args.wants("drain") || args.wants("on-tx") || args.wants("relay") {
         drain::run(&server, &args, &mut report).await?;
     }
     if args.wants("latency") {

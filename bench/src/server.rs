@@ -105,14 +105,14 @@ impl Database {
     }
 
     /// A backlog of this many events of about 200 bytes, as emitting would have left it.
-    pub async fn backlog(&self, events: i64) -> Result<()> {
+    pub async fn backlog(&self, events: i64, keys: i64) -> Result<()> {
         self.sql
             .execute(
-                "insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, content_type, payload)
+                "insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, key, content_type, payload)
                  select outlast._log_slot(t), 1, nextval('outlast._event_id'), pg_current_xact_id(), outlast._v7(t), t, 'load', '',
-                        'application/json', convert_to('{\"n\":' || g || ',\"note\":\"' || repeat('x', 180) || '\"}', 'UTF8')
+                        case when $2::bigint > 0 then 'k' || g % $2 end, 'application/json', convert_to('{\"n\":' || g || ',\"note\":\"' || repeat('x', 180) || '\"}', 'UTF8')
                  from (select g, outlast.clock() as t from generate_series(1, $1::bigint) g) s",
-                &[&events],
+                &[&events, &keys],
             )
             .await?;
         self.sql.batch_execute("checkpoint").await?;

@@ -15,7 +15,7 @@ use outlast::{Attempt, Consumer, Event, Failure, Outlast, Start};
 use outlast_postgres::{connect, tx::ClientTx};
 use serde::{Deserialize, Serialize};
 
-use super::Args;
+use super::{Args, sink};
 use crate::{
     cost::{Cost, Meter},
     report::{Report, Row, ratio, spread},
@@ -65,6 +65,10 @@ enum How {
     Effect,
     Tx,
     FanOut,
+    /// To a broker that confirms at once.
+    Relay,
+    /// The same, with the order of each key.
+    RelayOrdered,
 }
 
 pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()> {
@@ -92,10 +96,23 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
             How::FanOut,
             false,
         ),
+        ("relay to a sink that confirms at once", How::Relay, false),
+        (
+            "relay to a sink that confirms at once, ordered by 10,000 keys",
+            How::RelayOrdered,
+            false,
+        ),
     ];
     let events = args.events;
     let all = args.wants("drain");
-    for (name, how, snapshot) in plan.into_iter().filter(|plan| all || plan.1 == How::Tx) {
+    let wanted = |how| {
+        all || match how {
+            How::Tx => args.wants("on-tx"),
+            How::Relay | How::RelayOrdered => args.wants("relay"),
+            _ => false,
+        }
+    };
+    for (name, how, snapshot) in plan.into_iter().filter(|plan| wanted(plan.1)) {
         let (floor_how, of) = match how {
             How::Tx => (How::Business, "the same transactions without a seal"),
             _ => (How::ByHand, "by hand"),
@@ -152,7 +169,8 @@ fn cpu(costs: &[Cost], units: i64, get: fn(&Cost) -> f64) -> f64 {
 
 async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result<Cost> {
     let database = server.database("bench_drain").await?;
-    database.backlog(events).await?;
+    let keys = if how == How::RelayOrdered { 10_000 } else { 0 };
+    database.backlog(events, keys).await?;
     let holder = database.connect().await?;
     if snapshot {
         holder
@@ -160,10 +178,12 @@ async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result
             .await?;
     }
     HANDLED.store(0, Ordering::Relaxed);
+    sink::CONFIRMED.store(0, Ordering::Relaxed);
     let meter = Meter::start(server, &database).await?;
     match how {
         How::ByHand => by_hand(&database).await?,
         How::Business => business(&database, events).await?,
+        How::Relay | How::RelayOrdered => relay(&database, how, events).await?,
         _ => by_worker(&database, how, events).await?,
     }
     let cost = meter.stop(server, &database).await?;
@@ -190,21 +210,43 @@ async fn by_worker(database: &Database, how: How, events: i64) -> Result<()> {
         });
     }
     let wanted = events as u64 * consumers;
-    let done = async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-            if HANDLED.load(Ordering::Relaxed) >= wanted
-                && let Ok(n) = database
-                    .number("select count(*) from outlast._processed_event")
-                    .await
-                && n as u64 >= wanted
-            {
-                break;
-            }
-        }
-    };
-    worker.run_until(done).await?;
+    worker.run_until(all(database, &HANDLED, wanted)).await?;
     Ok(())
+}
+
+/// The route is registered before the relay knows it, because a route begins with what comes after that.
+async fn relay(database: &Database, how: How, events: i64) -> Result<()> {
+    let ordered = how == How::RelayOrdered;
+    let client = database.connect().await?;
+    client
+        .batch_execute(&format!(
+            "select outlast._register('relay/load', array['load'], 'earliest', {ordered});
+             select outlast._apply_routes('{{\"load\": {{\"broker\": \"sink\", \"topic\": \"load\", \"types\": [\"load\"], \"ordered\": {ordered}, \"attributes\": {{}}}}}}')"
+        ))
+        .await?;
+    let worker = Outlast::new()
+        .worker(())
+        .database(&database.url)
+        .relay("sink", sink::Sink);
+    worker
+        .run_until(all(database, &sink::CONFIRMED, events as u64))
+        .await?;
+    Ok(())
+}
+
+/// Resolves when the database says that so many are done; `hint` says when to look.
+async fn all(database: &Database, hint: &AtomicU64, wanted: u64) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        if hint.load(Ordering::Relaxed) >= wanted
+            && let Ok(n) = database
+                .number("select count(*) from outlast._processed_event")
+                .await
+            && n as u64 >= wanted
+        {
+            return;
+        }
+    }
 }
 
 /// As many transactions as there are events, on as many connections as handlers run at once.
