@@ -54,7 +54,7 @@ async fn work(
     journal: Arc<Journal>,
     gate: Gate,
 ) -> anyhow::Result<()> {
-    let http = Client::new();
+    let http = outlast_example_bookings::http();
     for (nth, Request { name, work }) in share {
         gate.pass(nth).await;
         let intent = intent(&work);

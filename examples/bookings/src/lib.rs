@@ -33,6 +33,13 @@ impl Event for GithubDelivery {
     const NAME: &'static str = "github.delivery";
 }
 
+/// A client for HTTP and HTTPS. The application chooses whose cryptography TLS has: ring's.
+pub fn http() -> reqwest::Client {
+    // An error says that it was chosen before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
 /// Connects to `DATABASE_URL`.
 pub async fn connect() -> anyhow::Result<PgPool> {
     let url = env::var("DATABASE_URL").context("DATABASE_URL")?;

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use outlast::{Attempt, Consumable, Consumer, Failure, Outlast, Settings, Start, Worker};
-use outlast_example_bookings::{BookingConfirmed, GithubDelivery, connect};
+use outlast_example_bookings::{BookingConfirmed, GithubDelivery, connect, http};
 use reqwest::{StatusCode, header::RETRY_AFTER};
 use sha2::{Digest, Sha256};
 use sqlx::{PgPool, PgTransaction};
@@ -20,7 +20,7 @@ impl App {
     async fn from_env() -> anyhow::Result<Self> {
         Ok(Self {
             db: connect().await?,
-            http: reqwest::Client::new(),
+            http: http(),
             mail: env::var("MAIL_URL").context("MAIL_URL: where mails are sent")?,
         })
     }

@@ -3,17 +3,20 @@
 //! Secrets need not stand in the file: `OUTLAST_BROKER_NAME_KEY` sets a text of one, such as
 //! `OUTLAST_BROKER_NATS_PASSWORD`.
 
-use std::{collections::BTreeMap, env, sync::Arc};
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "pubsub")]
+mod pubsub;
 
-use outlast_core::Broker;
-use outlast_nats::{Nats, NatsSettings};
-use outlast_pubsub::{Options, PubSub};
+use std::{collections::BTreeMap, env, fmt, sync::Arc};
+
+use outlast_core::{Broker, broker::BoxFuture};
 use toml::{
     Spanned, Table, Value,
     de::{DeTable, DeValue},
 };
 
-use super::{Origin, layers::line};
+use super::layers::line;
 use crate::{
     exit::Exit,
     out::text,
@@ -25,20 +28,27 @@ pub(crate) const SECTION: &str = "broker";
 /// Before the name and the key of a text.
 pub(crate) const VARIABLE: &str = "OUTLAST_BROKER_";
 /// Which kinds there are.
-const KINDS: &str = "kind = \"nats\" or \"pubsub\" is expected";
+const KINDS: &str = "kind = \"nats\" or \"pubsub\" is expected (an application's own binary has neither: Worker::relay takes a broker)";
 
 /// What a process has to know of one broker.
-#[derive(Clone, Debug)]
-enum Known {
-    Nats(Box<NatsSettings>),
-    PubSub(Box<Options>),
+trait Known: Send + Sync {
+    fn problems(&self) -> Vec<String>;
+
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Broker>, String>>;
 }
 
 /// What the file and the environment say.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Brokers {
-    known: BTreeMap<String, (Known, Origin)>,
+    known: BTreeMap<String, Arc<dyn Known>>,
     pub(super) problems: Vec<String>,
+}
+
+impl fmt::Debug for Brokers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Settings of a broker hold secrets.
+        f.debug_set().entries(self.known.keys()).finish()
+    }
 }
 
 impl Brokers {
@@ -74,7 +84,7 @@ impl Brokers {
                 Some(Ok(known)) => {
                     let problems = known.problems();
                     read.problems.extend(problems.into_iter().map(told));
-                    read.known.insert(name.to_owned(), (known, origin.clone()));
+                    read.known.insert(name.to_owned(), known);
                 }
                 Some(Err(why)) => read.problems.push(told(why)),
                 None => {}
@@ -89,17 +99,8 @@ impl Brokers {
     /// When a file that one names cannot be read.
     pub(crate) async fn connect(&self) -> Answer<Vec<(String, Arc<dyn Broker>)>> {
         let mut brokers: Vec<(String, Arc<dyn Broker>)> = Vec::new();
-        for (name, (known, _)) in &self.known {
-            let broker: Result<Arc<dyn Broker>, String> = match known {
-                Known::Nats(settings) => Nats::connect((**settings).clone())
-                    .await
-                    .map(|nats| Arc::new(nats) as _)
-                    .map_err(|why| why.to_string()),
-                Known::PubSub(options) => PubSub::new((**options).clone())
-                    .map(|pubsub| Arc::new(pubsub) as _)
-                    .map_err(|why| why.to_string()),
-            };
-            let broker = broker.map_err(|why| {
+        for (name, known) in &self.known {
+            let broker = known.connect().await.map_err(|why| {
                 let what = format!("use the broker {}", text::line(name));
                 Problem::new(Exit::Usage, what, text::line(&why))
             })?;
@@ -109,16 +110,7 @@ impl Brokers {
     }
 }
 
-impl Known {
-    fn problems(&self) -> Vec<String> {
-        match self {
-            Self::Nats(settings) => settings.problems(),
-            Self::PubSub(options) => options.problems(),
-        }
-    }
-}
-
-fn known(name: &str, value: &Value) -> Result<Known, String> {
+fn known(name: &str, value: &Value) -> Result<Arc<dyn Known>, String> {
     let Value::Table(table) = value else {
         return Err("a table is expected".into());
     };
@@ -127,17 +119,23 @@ fn known(name: &str, value: &Value) -> Result<Known, String> {
         table.insert(key, Value::String(value));
     }
     let kind = table.remove("kind");
-    let why = |error: toml::de::Error| text::line(error.message().trim()).to_string();
     match kind.as_ref().and_then(Value::as_str) {
-        Some("nats") => table
-            .try_into()
-            .map(|settings| Known::Nats(Box::new(settings)))
-            .map_err(why),
-        Some("pubsub") => table
-            .try_into()
-            .map(|options| Known::PubSub(Box::new(options)))
-            .map_err(why),
+        #[cfg(feature = "nats")]
+        Some("nats") => read::<outlast_nats::NatsSettings>(table),
+        #[cfg(feature = "pubsub")]
+        Some("pubsub") => read::<outlast_pubsub::Options>(table),
         _ => Err(KINDS.into()),
+    }
+}
+
+#[cfg(any(feature = "nats", feature = "pubsub"))]
+fn read<K: Known + serde::de::DeserializeOwned + 'static>(
+    table: Table,
+) -> Result<Arc<dyn Known>, String> {
+    let read: Result<K, toml::de::Error> = table.try_into();
+    match read {
+        Ok(known) => Ok(Arc::new(known)),
+        Err(why) => Err(text::line(why.message().trim()).to_string()),
     }
 }
 
@@ -157,7 +155,7 @@ fn overrides(name: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "nats", feature = "pubsub"))]
 mod tests {
     use super::*;
     use crate::settings::layers::parse;
@@ -173,8 +171,7 @@ mod tests {
             "[broker.main]\nkind = \"nats\"\nurls = [\"nats://n:4222\"]\n\n[broker.cloud]\nkind = \"pubsub\"\nproject = \"my-project\"\nendpoint = \"http://127.0.0.1:1\"\n",
         );
         assert_eq!(brokers.problems, Vec::<String>::new());
-        assert!(matches!(&brokers.known["main"].0, Known::Nats(s) if s.urls == ["nats://n:4222"]));
-        assert!(matches!(&brokers.known["cloud"].0, Known::PubSub(o) if o.project == "my-project"));
+        assert!(brokers.known.keys().eq(["cloud", "main"]));
     }
 
     #[test]
