@@ -28,7 +28,7 @@ pub(crate) const SECTION: &str = "broker";
 /// Before the name and the key of a text.
 pub(crate) const VARIABLE: &str = "OUTLAST_BROKER_";
 /// Which kinds there are.
-const KINDS: &str = "kind = \"nats\" or \"pubsub\" is expected (an application's own binary has neither: Worker::relay takes a broker)";
+const KINDS: &str = "kind = \"nats\" or \"pubsub\" is expected";
 
 /// What a process has to know of one broker.
 trait Known: Send + Sync {
@@ -81,13 +81,13 @@ impl Brokers {
             let origin = at(key.span());
             let told = |why: String| format!("broker.{} ({origin}): {why}", text::line(name));
             match brokers.get(name).map(|value| known(name, value)) {
-                Some(Ok(known)) => {
+                Some(Ok(Some(known))) => {
                     let problems = known.problems();
                     read.problems.extend(problems.into_iter().map(told));
                     read.known.insert(name.to_owned(), known);
                 }
                 Some(Err(why)) => read.problems.push(told(why)),
-                None => {}
+                Some(Ok(None)) | None => {}
             }
         }
         read
@@ -110,7 +110,9 @@ impl Brokers {
     }
 }
 
-fn known(name: &str, value: &Value) -> Result<Arc<dyn Known>, String> {
+/// None: a kind that this program was built without. An application's own binary reads the same file, and brings its own
+/// brokers.
+fn known(name: &str, value: &Value) -> Result<Option<Arc<dyn Known>>, String> {
     let Value::Table(table) = value else {
         return Err("a table is expected".into());
     };
@@ -121,9 +123,11 @@ fn known(name: &str, value: &Value) -> Result<Arc<dyn Known>, String> {
     let kind = table.remove("kind");
     match kind.as_ref().and_then(Value::as_str) {
         #[cfg(feature = "nats")]
-        Some("nats") => read::<outlast_nats::NatsSettings>(table),
+        Some("nats") => read::<outlast_nats::NatsSettings>(table).map(Some),
         #[cfg(feature = "pubsub")]
-        Some("pubsub") => read::<outlast_pubsub::Options>(table),
+        Some("pubsub") => read::<outlast_pubsub::Options>(table).map(Some),
+        #[cfg(not(all(feature = "nats", feature = "pubsub")))]
+        Some("nats" | "pubsub") => Ok(None),
         _ => Err(KINDS.into()),
     }
 }
