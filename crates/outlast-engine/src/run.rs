@@ -6,25 +6,21 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Hook, HookError, Pool};
-use outlast_core::{Broker, Codec};
 use outlast_postgres::{
     Error,
     connect::{self, Target},
     migrate,
-    store::{Place, Registration, Store},
+    store::{Place, Store},
 };
 use tokio::task::JoinSet;
 
 use crate::{
-    consumer::{Consumer as Planned, Start},
     crash::{self, Point},
-    handler::{Around, Context, Probe},
-    settings::Settings,
     worker::Plan,
 };
 use leases::Leases;
-use registry::Registry;
-use signal::{Stop, Stopper};
+use register::{Common, register};
+use signal::{Signals, Stop, Stopper};
 use sweep::Sweep;
 use wake::Bell;
 
@@ -37,6 +33,7 @@ mod flush;
 pub(crate) mod leases;
 mod maintenance;
 mod record;
+pub(crate) mod register;
 pub(crate) mod registry;
 mod relay;
 pub(crate) mod signal;
@@ -305,199 +302,6 @@ async fn ask_again(
             Err(stopped @ Error::Stopped(_)) => return Err(stopped),
             Err(error) => tracing::debug!(%error, "could not ask where this is"),
             Ok(_) => {}
-        }
-    }
-}
-
-/// What all consumers of this process share.
-#[derive(Clone)]
-pub(crate) struct Common<S> {
-    state: S,
-    around: Option<Around>,
-    codec: Option<Arc<dyn Codec>>,
-    settings: Arc<Settings>,
-    store: Store,
-    leases: Leases,
-}
-
-/// Brokers by the name that routes use.
-type Relays = Vec<(String, Arc<dyn Broker>)>;
-
-impl<S> Common<S> {
-    /// What is shared, the consumers of the plan, and its brokers.
-    pub(crate) fn of(
-        plan: Plan<S>,
-        store: &Store,
-        leases: &Leases,
-    ) -> (Self, Vec<Planned<S>>, Relays) {
-        let common = Self {
-            state: plan.state,
-            around: plan.around,
-            codec: plan.codec,
-            settings: Arc::new(plan.settings),
-            store: store.clone(),
-            leases: leases.clone(),
-        };
-        (common, plan.consumers, plan.relays)
-    }
-}
-
-/// Registers every consumer of the plan; each is committed when it is there. The pools of its handlers must lead to the
-/// same database.
-pub(crate) async fn register<S>(
-    common: &Common<S>,
-    planned: Vec<Planned<S>>,
-) -> Result<Vec<consumer::Consumer<S>>, Error>
-where
-    S: Clone + Send + Sync + 'static,
-{
-    let mut consumers = Vec::new();
-    for planned in planned {
-        let (name, optional) = (planned.name.clone(), planned.optional);
-        match register_one(common, planned).await {
-            Ok(consumer) => consumers.push(consumer),
-            Err(error)
-                if optional && !error.is_transient() && !matches!(error, Error::Stopped(_)) =>
-            {
-                tracing::error!(%error, consumer = %name, "not registered, so nothing of it runs here");
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(consumers)
-}
-
-async fn register_one<S>(
-    common: &Common<S>,
-    planned: Planned<S>,
-) -> Result<consumer::Consumer<S>, Error>
-where
-    S: Clone + Send + Sync + 'static,
-{
-    let (store, settings) = (&common.store, &common.settings);
-    let registry = Registry::new(planned.handlers);
-    for handler in registry.handlers() {
-        if let Some(probe) = handler.probe() {
-            same_database(store, probe.as_ref(), &planned.name).await?;
-        }
-    }
-    let registration = Registration {
-        name: planned.name.clone(),
-        types: registry.types().to_vec(),
-        earliest: planned.start == Start::Earliest,
-        ordered: planned.ordered,
-        tenants: planned.tenants.clone(),
-        sources: planned.sources.clone(),
-        owner: planned.owner.clone(),
-        attempts: settings.attempts,
-        local: registry.handlers().all(|handler| handler.probe().is_some()),
-    };
-    let source = planned.source.map(|source| source.of(planned.ordered));
-    let registered = match &source {
-        None => store.register(&registration).await?,
-        Some(source) => {
-            let reads = source.reads();
-            store.register_delivered(&registration, &reads).await?
-        }
-    };
-    if let Some(reason) = &registered.paused {
-        tracing::warn!(consumer = %planned.name, reason, "paused by an operator: it claims nothing until it is resumed");
-    }
-    let name: Arc<str> = planned.name.into();
-    Ok(consumer::Consumer {
-        id: registered.id,
-        context: Context {
-            consumer: name.clone(),
-            ordered: planned.ordered,
-            around: common.around.clone(),
-            codec: common.codec.clone(),
-            accepted: Some(accepted::Accepted::new(store.clone(), registered.id)),
-        },
-        name,
-        state: common.state.clone(),
-        registry: Arc::new(registry),
-        store: store.clone(),
-        leases: common.leases.clone(),
-        destination: destination::Destination::new(),
-        settings: match planned.deadline {
-            Some(deadline) => Arc::new(Settings {
-                deadline,
-                ..(**settings).clone()
-            }),
-            None => settings.clone(),
-        },
-        concurrency: planned.concurrency.unwrap_or(settings.concurrency),
-        deliveries: source.map(broker::Deliveries::new),
-    })
-}
-
-/// A handler's own pool and ours must lead to one database: else its effects and the seal would be two commits.
-async fn same_database(store: &Store, probe: &dyn Probe, consumer: &str) -> Result<(), Error> {
-    const ASK: &str =
-        "select d.oid::text || ' ' || h.installed_at::text || ' ' || coalesce(h.deployment, '')
-         from pg_catalog.pg_database d, outlast._house h where d.datname = current_database()";
-    let schema = store.place().in_schema();
-    let theirs = match probe
-        .ask(schema.statement(ASK))
-        .await
-        .map_err(|error| error.in_schema(schema))
-    {
-        Ok(row) => row.into_iter().next().flatten(),
-        Err(Error::NotMigrated { .. }) => {
-            return Err(Error::Config(format!(
-                "consumer {consumer}: the pool of its handler leads to a database without the schema {schema}"
-            )));
-        }
-        Err(error) => return Err(error),
-    };
-    let ours = store.text(ASK).await?;
-    if theirs.is_none() || theirs != ours {
-        return Err(Error::Config(format!(
-            "consumer {consumer}: the pool of its handler leads to another database than the worker's"
-        )));
-    }
-    Ok(())
-}
-
-/// SIGTERM and Ctrl-C, as they come.
-struct Signals {
-    #[cfg(unix)]
-    term: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn new() -> Result<Self, Error> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| Error::Unexpected(format!("cannot listen for signals: {error}")))
-        };
-        Ok(Self {
-            term: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn new() -> Result<Self, Error> {
-        Ok(Self {})
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
         }
     }
 }

@@ -90,8 +90,8 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         let store = Store::new(connect::pool(&target, 2)?, place);
         // Nobody renews here: one batch runs at a time, and a test's handler may take its time.
         let leases = Leases::new(Duration::from_secs(300));
-        let (common, planned, _) = run::Common::of(plan, &store, &leases);
-        let consumers = run::register(&common, planned).await?;
+        let (common, planned, _) = run::register::Common::of(plan, &store, &leases);
+        let consumers = run::register::register(&common, planned).await?;
         Ok(Self {
             client,
             schema,

@@ -12,9 +12,9 @@ use outlast_postgres::{Error, relay::Route};
 use tokio::task::JoinHandle;
 
 use super::{
-    Common, consumer,
+    consumer,
     record::{self, told},
-    register_one,
+    register::{Common, register_one},
     signal::{Stop, Stopper},
     sweep::Sweep,
     wake::Bell,

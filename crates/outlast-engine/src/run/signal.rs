@@ -1,5 +1,6 @@
 //! The stop signal that runs through a worker: drain, then end.
 
+use outlast_postgres::Error;
 use tokio::sync::watch;
 
 /// How far the stopping of a worker has come.
@@ -60,6 +61,49 @@ impl Stop {
         let mut receiver = self.0.clone();
         if receiver.wait_for(|now| *now >= phase).await.is_err() {
             // The worker is gone without a word: nothing is recorded any more.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// SIGTERM and Ctrl-C, as they come.
+pub(super) struct Signals {
+    #[cfg(unix)]
+    term: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    pub(super) fn new() -> Result<Self, Error> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Error::Unexpected(format!("cannot listen for signals: {error}")))
+        };
+        Ok(Self {
+            term: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    #[cfg(unix)]
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn new() -> Result<Self, Error> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    pub(super) async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
