@@ -57,6 +57,12 @@ CREATE TYPE outlast._found AS (
 	more boolean
 );
 
+CREATE DOMAIN outlast._job_end_state AS "char"
+	CONSTRAINT _job_end_state_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char", 'x'::"char", 'a'::"char"])));
+
+CREATE DOMAIN outlast._job_kind AS "char"
+	CONSTRAINT _job_kind_check CHECK ((VALUE = ANY (ARRAY['j'::"char", 'c'::"char"])));
+
 CREATE TYPE outlast._keyed AS (
 	slot smallint,
 	id bigint,
@@ -67,6 +73,30 @@ CREATE TYPE outlast._keyed AS (
 
 CREATE DOMAIN outlast._outcome AS "char"
 	CONSTRAINT _outcome_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char"])));
+
+CREATE TYPE outlast._taken_job AS (
+	token uuid,
+	id uuid,
+	kind "char",
+	name text,
+	tenant text,
+	key text,
+	account text,
+	priority smallint,
+	seq bigint,
+	schema_version integer,
+	attempt integer,
+	lapses integer,
+	accepted_at timestamp with time zone,
+	correlation_id uuid,
+	causation_id uuid,
+	source text,
+	actor text,
+	traceparent text,
+	content_type text,
+	codec_key text,
+	payload bytea
+);
 
 CREATE TYPE outlast._tick AS (
 	snap pg_snapshot,
@@ -150,7 +180,7 @@ CREATE TABLE outlast._lease (
     expires_at timestamp with time zone NOT NULL,
     CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
     CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
-    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'delivered'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text])))
+    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'delivered'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text, 'job'::text])))
 )
 WITH (fillfactor='50');
 
@@ -238,6 +268,21 @@ CREATE TABLE outlast._route (
     CONSTRAINT _route_types_check CHECK (((cardinality(types) >= 1) AND (cardinality(types) <= 1000)))
 );
 
+CREATE FUNCTION outlast.abandon_job(id uuid, reason text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.cancel(id uuid, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.cancel_key(name text, key text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.cancel_rewind(route text, actor text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -283,6 +328,11 @@ CREATE FUNCTION outlast.emit_all(type text, payloads text[], keys text[] DEFAULT
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.enqueue(name text, payload text DEFAULT NULL::text, key text DEFAULT NULL::text, tenant text DEFAULT ''::text, after_ms bigint DEFAULT NULL::bigint, at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT 0, version integer DEFAULT 1, attempts integer DEFAULT NULL::integer, lifetime_ms bigint DEFAULT NULL::bigint, source text DEFAULT NULL::text, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, bytes bytea DEFAULT NULL::bytea, content_type text DEFAULT 'application/json'::text, codec_key text DEFAULT NULL::text, digest bytea DEFAULT NULL::bytea, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint DEFAULT NULL::bigint) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -294,6 +344,11 @@ CREATE FUNCTION outlast.fence(token uuid) RETURNS void
     AS ..;
 
 CREATE FUNCTION outlast.pause(consumer text, reason text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.pause_job(name text, reason text, actor text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -324,6 +379,11 @@ CREATE FUNCTION outlast.resume(consumer text) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.resume_job(name text, actor text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.retire_consumer(consumer text, reason text, actor text DEFAULT NULL::text) RETURNS jsonb
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -331,6 +391,11 @@ CREATE FUNCTION outlast.retire_consumer(consumer text, reason text, actor text D
     AS ..;
 
 CREATE FUNCTION outlast.retry(consumer text, id uuid, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT changed boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.retry_job(id uuid, actor text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -347,6 +412,11 @@ CREATE FUNCTION outlast.rewind_size(route text, since timestamp with time zone, 
 
 CREATE FUNCTION outlast.skip(consumer text, id uuid, reason text, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT next uuid) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.status(id uuid, tenant text DEFAULT ''::text) RETURNS TABLE(kind text, name text, key text, state text, reason text, attempt integer, accepted_at timestamp with time zone, due_at timestamp with time zone, ended_at timestamp with time zone, incident_at timestamp with time zone)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
@@ -506,6 +576,89 @@ CREATE TABLE outlast._house (
     base bigint DEFAULT 0 NOT NULL,
     installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT _house_one_check CHECK (one)
+);
+
+CREATE TABLE outlast._job (
+    id uuid NOT NULL,
+    kind outlast._job_kind NOT NULL,
+    name text NOT NULL,
+    tenant text NOT NULL,
+    key text,
+    account text NOT NULL,
+    priority smallint NOT NULL,
+    attempts smallint,
+    schema_version smallint NOT NULL,
+    accepted_at timestamp with time zone NOT NULL,
+    correlation_id uuid,
+    causation_id uuid,
+    source text,
+    actor text,
+    traceparent text,
+    content_type text NOT NULL,
+    codec_key text,
+    payload bytea NOT NULL
+);
+
+CREATE TABLE outlast._job_claimed (
+    id uuid NOT NULL,
+    token uuid NOT NULL,
+    started boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE outlast._job_end (
+    id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    state outlast._job_end_state NOT NULL,
+    reason text
+);
+
+CREATE TABLE outlast._job_key (
+    tenant text NOT NULL,
+    kind outlast._job_kind NOT NULL,
+    name text NOT NULL,
+    key text NOT NULL,
+    job uuid NOT NULL,
+    rule smallint NOT NULL,
+    digest bytea NOT NULL,
+    taken_at timestamp with time zone NOT NULL,
+    lives_until timestamp with time zone
+);
+
+CREATE TABLE outlast._job_later (
+    id uuid NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    name text NOT NULL,
+    alone boolean NOT NULL
+);
+
+CREATE TABLE outlast._job_pause (
+    name text NOT NULL,
+    reason text NOT NULL,
+    actor text NOT NULL,
+    since timestamp with time zone NOT NULL
+);
+
+CREATE TABLE outlast._job_ready (
+    seq bigint NOT NULL,
+    priority smallint NOT NULL,
+    id uuid NOT NULL,
+    name text NOT NULL,
+    account text NOT NULL,
+    tenant text NOT NULL
+);
+
+CREATE TABLE outlast._job_state (
+    id uuid NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    lapses integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    class text,
+    reason text,
+    signature text,
+    incident_at timestamp with time zone,
+    cancel text,
+    cancel_by text,
+    changed_at timestamp with time zone NOT NULL
 );
 
 CREATE TABLE outlast._key_seq (
@@ -870,7 +1023,50 @@ UNION ALL
     NULL::integer AS version,
     u.seen AS count
    FROM (outlast._unreadable u
-     JOIN outlast._consumer c ON ((c.id = u.consumer)));
+     JOIN outlast._consumer c ON ((c.id = u.consumer)))
+UNION ALL
+ SELECT 'stopped job'::text AS kind,
+    j.name AS consumer,
+    NULL::text AS owner,
+    j.id AS about,
+    j.name AS type,
+    j.tenant,
+    j.key,
+    s.class,
+    s.failures,
+    s.reason,
+    s.signature,
+    s.incident_at AS opened_at,
+    (j.schema_version)::integer AS version,
+    1 AS count
+   FROM (outlast._job_state s
+     JOIN outlast._job j ON ((j.id = s.id)))
+  WHERE (s.incident_at IS NOT NULL);
+
+CREATE VIEW outlast.job AS
+ SELECT j.id,
+    j.name,
+    j.tenant,
+    j.key,
+    s.state,
+    s.class,
+    s.reason,
+    s.attempt,
+    j.priority,
+    j.accepted_at,
+    s.due_at,
+    s.ended_at,
+    s.incident_at,
+    j.schema_version AS version,
+    j.source,
+    j.actor,
+    j.correlation_id,
+    j.causation_id,
+    j.content_type,
+    j.payload
+   FROM (outlast._job j
+     CROSS JOIN LATERAL outlast._job_status(j.id) s(state, reason, attempt, due_at, ended_at, incident_at, class))
+  WHERE ((j.kind)::"char" = 'j'::"char");
 
 CREATE VIEW outlast.lease AS
  SELECT l.token,
@@ -1077,6 +1273,30 @@ ALTER TABLE ONLY outlast._functions
 ALTER TABLE ONLY outlast._house
     ADD CONSTRAINT _house_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY outlast._job_claimed
+    ADD CONSTRAINT _job_claimed_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._job_end
+    ADD CONSTRAINT _job_end_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._job_key
+    ADD CONSTRAINT _job_key_pkey PRIMARY KEY (tenant, kind, name, key);
+
+ALTER TABLE ONLY outlast._job_later
+    ADD CONSTRAINT _job_later_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._job_pause
+    ADD CONSTRAINT _job_pause_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY outlast._job
+    ADD CONSTRAINT _job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._job_ready
+    ADD CONSTRAINT _job_ready_pkey PRIMARY KEY (name, account, tenant, priority, seq);
+
+ALTER TABLE ONLY outlast._job_state
+    ADD CONSTRAINT _job_state_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._key_seq
     ADD CONSTRAINT _key_seq_pkey PRIMARY KEY (tenant, type, key);
 
@@ -1159,9 +1379,25 @@ CREATE INDEX _flush_token ON outlast._flush USING btree (token);
 
 CREATE INDEX _foreign_event_emitted ON outlast._foreign_event USING btree (emitted_at);
 
+CREATE INDEX _job_claimed_token ON outlast._job_claimed USING btree (token);
+
+CREATE INDEX _job_end_at ON outlast._job_end USING brin (at) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE INDEX _job_key_lives ON outlast._job_key USING btree (lives_until) WHERE (lives_until IS NOT NULL);
+
+CREATE INDEX _job_later_alone ON outlast._job_later USING btree (name, due_at) WHERE alone;
+
+CREATE INDEX _job_later_due ON outlast._job_later USING btree (due_at) WHERE (NOT alone);
+
+CREATE UNIQUE INDEX _job_ready_id ON outlast._job_ready USING btree (id);
+
+CREATE INDEX _job_state_incident ON outlast._job_state USING btree (incident_at) WHERE (incident_at IS NOT NULL);
+
 CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (room = 'batch'::text);
 
 CREATE INDEX _lease_delivered ON outlast._lease USING btree (consumer) WHERE (room = 'delivered'::text);
+
+CREATE INDEX _lease_job ON outlast._lease USING btree (token) WHERE (room = 'job'::text);
 
 CREATE UNIQUE INDEX _lease_maintenance ON outlast._lease USING btree (room) WHERE (room = 'maintenance'::text);
 

@@ -48,7 +48,7 @@ begin
   return b;
 end $$;
 
--- Completes one event. The last statement of the caller's transaction; raises, so that a COMMIT after it is impossible:
+-- Completes one event, or one job. The last statement of the caller's transaction; raises, so that a COMMIT after it is impossible:
 -- OL001 the lease is lost, OL002 it is sealed already, OL003 it is not in this claim. What waits behind a parked event is
 -- let go by the end of its lease, not here: see key.sql.
 create or replace function outlast.complete(token uuid, id uuid, outcome text default 'done', reason text default null)
@@ -80,6 +80,9 @@ begin
     end if;
   elsif l.room = 'delivered' then
     perform outlast._seal_delivered(l, array[complete.id], false, left(complete.outcome, 1)::"char", outlast._clean(complete.reason));
+    return;
+  elsif l.room = 'job' then
+    perform outlast._end_jobs(l, array[complete.id], left(complete.outcome, 1)::"char", complete.reason);
     return;
   else
     raise exception 'event % is not in the claim %', complete.id, complete.token using errcode = 'OL003';

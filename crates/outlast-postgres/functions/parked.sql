@@ -208,6 +208,8 @@ begin
     if outlast._park(outlast._batch_of(l), array[outlast._in_batch(l, _fail.id)], _fail.class, txt, 0) = 0 then
       raise exception 'event % is parked: a later try owns it', _fail.id using errcode = 'OL003';
     end if;
+  elsif l.room = 'job' then
+    return outlast._fail_job(l, _fail.id, _fail.class, txt, after_ms, charged);
   elsif l.room <> 'parked' or l.event_id <> _fail.id then
     raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
   end if;

@@ -190,6 +190,7 @@ begin
   for token in select x.token from outlast._lease x order by x.token loop
     l := outlast._take(token);
     continue when l.token is null;
+    if l.room = 'job' then perform outlast._give_back(l, false); end if;
     delete from outlast._lease x where x.token = l.token;
     ended := ended + 1;
     if l.room = 'batch' then

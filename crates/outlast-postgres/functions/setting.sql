@@ -10,6 +10,8 @@ as $$
     ('retention.log',        'duration', '3d',  'how long events are kept after their last consumer'),
     ('retention.inbox',      'duration', '30d', 'how long completions are remembered'),
     ('retention.dedup',      'duration', '30d', 'how long a deduplication key answers; after that it is expired'),
+    ('retention.job',        'duration', '30d', 'how long a job is kept after its end'),
+    ('retention.job_key',    'duration', '30d', 'how long the key of a job answers, where it says no lifetime of its own'),
     ('retention.replay',     'duration', '14d', 'how long after its emit an event may be replayed by hand'),
     ('retention.fold_after', 'duration', '1d',  'when completions of finished windows are folded into bits'),
     ('wake',                 'poll|notify', 'poll', 'how idle workers are woken; notify is not for users of prepared transactions')

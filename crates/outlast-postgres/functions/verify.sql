@@ -137,4 +137,19 @@ begin
   return query select 'this is the database it was',
     (case when w.database_is_ours and w.xids_are_ours then 0 else 1 end)::bigint, null
     from outlast._where(gen_random_uuid(), 0, gen_random_uuid()) w;
+  -- Of jobs: what has not ended is in one place, or a person has it.
+  return query select 'every job has ended, is ready, waits for its time or a person, or is in work',
+    count(*), min(j.name || ' ' || j.id)
+    from outlast._job j
+    where (select count(*) from outlast._job_end x where x.id = j.id) + (select count(*) from outlast._job_ready x where x.id = j.id)
+        + (select count(*) from outlast._job_later x where x.id = j.id) + (select count(*) from outlast._job_claimed x where x.id = j.id)
+        + (select count(*) from outlast._job_state x where x.id = j.id and x.incident_at is not null) <> 1;
+  return query select 'every job in work is under a lease',
+    count(*), min(c.id::text)
+    from outlast._job_claimed c where not exists (select from outlast._lease l where l.token = c.token and l.room = 'job');
+  return query select 'nothing is left of a job that is not there',
+    count(*), min(x.id::text)
+    from (select r.id from outlast._job_ready r union all select r.id from outlast._job_later r union all select r.id from outlast._job_claimed r
+          union all select r.id from outlast._job_end r union all select r.id from outlast._job_state r) x
+    where not exists (select from outlast._job j where j.id = x.id);
 end $$;

@@ -62,6 +62,7 @@ pub const MIGRATIONS: &[Migration] = &[
         "broker",
         include_str!("../../migrations/0008_broker.sql"),
     ),
+    migration(9, "job", include_str!("../../migrations/0009_job.sql")),
 ];
 
 /// The current text of every function and view.
@@ -85,6 +86,12 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("plan", include_str!("../../functions/plan.sql")),
     ("parked", include_str!("../../functions/parked.sql")),
     ("operator", include_str!("../../functions/operator.sql")),
+    ("enqueue", include_str!("../../functions/enqueue.sql")),
+    ("job", include_str!("../../functions/job.sql")),
+    (
+        "job_operator",
+        include_str!("../../functions/job_operator.sql"),
+    ),
     ("complete", include_str!("../../functions/complete.sql")),
     ("seal", include_str!("../../functions/seal.sql")),
     ("endpoint", include_str!("../../functions/endpoint.sql")),
