@@ -7,6 +7,7 @@
 pub mod backoff;
 pub mod broker;
 pub mod codec;
+pub mod command;
 pub mod duration;
 pub mod endpoint;
 pub mod event;

@@ -6,6 +6,11 @@ create or replace function outlast._job_lock(id uuid) returns bigint
 language sql immutable parallel safe
 as $$ select uuid_hash_extended(id, outlast._lock_room(7315)) $$;
 
+-- Under which name it is claimed: a job and a command may be called alike.
+create or replace function outlast._queue(kind outlast._job_kind, name text) returns text
+language sql immutable parallel safe
+as $$ select case kind when 'c' then 'command:' || name else name end $$;
+
 -- Times have come: what was to run later may run now. Answers how many, and when the next is due.
 create or replace function outlast._promote(n int, out moved int, out next_ms bigint)
 language plpgsql volatile
@@ -23,7 +28,7 @@ begin
     delete from outlast._job_later x where x.ctid = any (array(select d.ctid from due d)) returning x.id, x.due_at
   )
   insert into outlast._job_ready (seq, priority, id, name, account, tenant)
-  select nextval('outlast._event_id'), j.priority, j.id, j.name, j.account, j.tenant
+  select nextval('outlast._event_id'), j.priority, j.id, outlast._queue(j.kind, j.name), j.account, j.tenant
   from (select g.id from gone g order by g.due_at) g join outlast._job j on j.id = g.id;
   get diagnostics moved = row_count;
   next_ms := (select (extract(epoch from greatest(x.due_at - outlast.clock(), interval '0')) * 1000)::bigint
@@ -49,6 +54,7 @@ declare
   p smallint := case when _job_groups.after_account is null then -32768 else 32767 end;
   n int := 0;
   f record;
+  skip boolean := false;                         -- all of this account
 begin
   for known in
     select k.account, k.tenant, k.priority, k.above
@@ -59,17 +65,27 @@ begin
   loop
     loop
       exit when n >= most;
-      select x.account, x.tenant, x.priority into f from outlast._job_ready x
-      where x.name = _job_groups.name and (x.account, x.tenant, x.priority) > (a, t, p)
-      order by x.account, x.tenant, x.priority limit 1;
+      if skip then
+        select x.account, x.tenant, x.priority into f from outlast._job_ready x
+        where x.name = _job_groups.name and x.account > a
+        order by x.account, x.tenant, x.priority limit 1;
+      else
+        select x.account, x.tenant, x.priority into f from outlast._job_ready x
+        where x.name = _job_groups.name and (x.account, x.tenant, x.priority) > (a, t, p)
+        order by x.account, x.tenant, x.priority limit 1;
+      end if;
       exit when not found or known.account is not null and (f.account, f.tenant, f.priority) >= (known.account, known.tenant, known.priority);
-      account := f.account; tenant := f.tenant; priority := f.priority; above := 0;
       a := f.account; t := f.tenant; p := f.priority;
+      skip := a <> '' and exists (select from outlast._account x where x.name = a and x.paused_until > outlast.clock());
+      continue when skip;
+      account := f.account; tenant := f.tenant; priority := f.priority; above := 0;
       n := n + 1;
       return next;
     end loop;
     exit when n >= most or known.account is null;
     a := known.account; t := known.tenant; p := known.priority;
+    skip := a <> '' and exists (select from outlast._account x where x.name = a and x.paused_until > outlast.clock());
+    continue when skip;
     if exists (select from outlast._job_ready x
                where x.name = _job_groups.name and x.account = a and x.tenant = t and x.priority = p and x.seq > known.above) then
       account := a; tenant := t; priority := p; above := known.above;
@@ -123,10 +139,11 @@ begin
   return query
     select _taken.token, j.id, j.kind::"char", j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version::int,
            1 + coalesce(s.failures, 0), coalesce(s.lapses, 0), j.accepted_at, j.correlation_id, j.causation_id, j.source, j.actor,
-           j.traceparent, j.content_type, j.codec_key, j.payload
+           j.traceparent, j.content_type, j.codec_key, j.payload, m.next, m.state, m.version, m.provider_key, m.reference
     from unnest(_taken.ids, _taken.seqs) with ordinality u (id, seq, n)
     join outlast._job j on j.id = u.id
     left join outlast._job_state s on s.id = u.id
+    left join outlast._command m on m.id = u.id
     order by u.n;
 end $$;
 
@@ -302,7 +319,7 @@ create or replace function outlast._ready(id uuid, seq bigint default null) retu
 language sql volatile
 as $$
   insert into outlast._job_ready (seq, priority, id, name, account, tenant)
-  select coalesce(_ready.seq, nextval('outlast._event_id')), j.priority, j.id, j.name, j.account, j.tenant
+  select coalesce(_ready.seq, nextval('outlast._event_id')), j.priority, j.id, outlast._queue(j.kind, j.name), j.account, j.tenant
   from outlast._job j where j.id = _ready.id
 $$;
 
@@ -310,7 +327,7 @@ create or replace function outlast._put_off(id uuid, wait interval, alone boolea
 language sql volatile
 as $$
   insert into outlast._job_later (id, due_at, name, alone)
-  select j.id, outlast.clock() + _put_off.wait, j.name, _put_off.alone from outlast._job j where j.id = _put_off.id
+  select j.id, outlast.clock() + _put_off.wait, outlast._queue(j.kind, j.name), _put_off.alone from outlast._job j where j.id = _put_off.id
 $$;
 
 -- Ends jobs of one claim, which others cannot do any more: their row in the claim was ours. Raises unless all were.
@@ -322,6 +339,9 @@ as $$
 declare
   gone int;
 begin
+  if exists (select from outlast._command m where m.id = any (ids)) then
+    raise exception 'a command of the claim % has no completion: record what the provider has answered', (l).token using errcode = 'OL005';
+  end if;
   delete from outlast._job_claimed c where c.id = any (ids) and c.token = (l).token;
   get diagnostics gone = row_count;
   if gone <> cardinality(ids) then
@@ -368,6 +388,9 @@ declare
   s outlast._job_state;
   wait interval := make_interval(secs => greatest(least(coalesce(after_ms, 0), 604800000), 0) / 1000.0);
 begin
+  if exists (select from outlast._command m where m.id = _fail_job.id) then
+    return outlast._fail_command(l, id, class, txt, after_ms, charged);
+  end if;
   perform pg_advisory_xact_lock(outlast._job_lock(id));
   delete from outlast._job_claimed c where c.id = _fail_job.id and c.token = (l).token;
   if not found then
@@ -412,6 +435,10 @@ begin
     continue when not found;
     n := n + 1;
     s := null;
+    if exists (select from outlast._command m where m.id = c.id) then
+      perform outlast._lose_command(c.id);
+      continue;
+    end if;
     if lost then
       insert into outlast._job_state as x (id, lapses, crashes, failures, changed_at)
       values (c.id, 1, case when c.started then 1 else 0 end, case when c.started then 1 else 0 end, outlast.clock())
@@ -503,7 +530,13 @@ begin
   old := array(select x.id from outlast._job_end x where x.at < outlast.clock() - outlast._setting_interval('retention.job') limit n);
   delete from outlast._job x where x.id = any (old);
   delete from outlast._job_state x where x.id = any (old);
+  delete from outlast._command x where x.id = any (old);
+  delete from outlast._evidence x where x.command = any (old);
+  delete from outlast._contradiction x where x.command = any (old);
   delete from outlast._job_end x where x.id = any (old);
+  -- What was told of commands that never came.
+  delete from outlast._settlement x where x.ctid = any (array(
+    select y.ctid from outlast._settlement y where y.at < outlast.clock() - interval '7 days' order by y.at limit n));
   delete from outlast._job_key x where x.ctid = any (array(
     select y.ctid from outlast._job_key y
     -- Long enough after its life that the answer has been "expired" for a while, and no unfinished job loses it.

@@ -18,13 +18,21 @@ begin
   class := s.class;
   select * into e from outlast._job_end x where x.id = _job_status.id;
   if found then
-    state := case e.state when 'd' then 'done' when 's' then 'skipped' when 'x' then 'cancelled' else 'abandoned' end;
+    state := case e.state when 'd' then 'done' when 's' then 'skipped' when 'x' then 'cancelled' when 'a' then 'abandoned'
+                          when 't' then 'settled' when 'r' then 'rejected' else 'obsolete' end;
     reason := e.reason;
     ended_at := e.at;
     return next;
     return;
   end if;
   reason := s.reason;
+  state := (select x.state from outlast._command x where x.id = _job_status.id);
+  if state is not null then
+    due_at := (select x.due_at from outlast._job_later x where x.id = _job_status.id);
+    incident_at := s.incident_at;
+    return next;
+    return;
+  end if;
   if exists (select from outlast._job_claimed x where x.id = _job_status.id) then
     state := 'running';
     attempt := attempt + 1;
@@ -47,7 +55,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query
-    select 'job', j.name, j.key, s.state, s.reason, s.attempt, j.accepted_at, s.due_at, s.ended_at, s.incident_at
+    select case j.kind when 'c' then 'command' else 'job' end, j.name, j.key, s.state, s.reason, s.attempt, j.accepted_at, s.due_at, s.ended_at, s.incident_at
     from outlast._job j cross join lateral outlast._job_status(j.id) s
     where j.id = status.id and j.tenant = status.tenant;
 end $$;
@@ -68,6 +76,9 @@ begin
   end if;
   if not exists (select from outlast._job j where j.id = cancel.id and j.tenant = cancel.tenant) then return 'absent'; end if;
   perform pg_advisory_xact_lock(outlast._job_lock(cancel.id));
+  if exists (select from outlast._command m where m.id = cancel.id) then
+    return outlast._cancel_command(cancel.id, cancel.reason, coalesce(cancel.actor, session_user));
+  end if;
   -- Whoever is claiming it at this moment is waited for; what he has done is seen by the next statement.
   delete from outlast._job_ready x where x.id = cancel.id;
   if not found then
@@ -118,6 +129,7 @@ begin
   perform pg_advisory_xact_lock(outlast._job_lock(retry_job.id));
   select * into s from outlast._job_status(retry_job.id);
   if s.state <> 'waiting' then return s.state; end if;
+  if s.incident_at is null and exists (select from outlast._command m where m.id = retry_job.id and m.ambiguous) then return s.state; end if;
   if exists (select from outlast._job_ready x where x.id = retry_job.id) then return 'ready'; end if;
   delete from outlast._job_later x where x.id = retry_job.id;
   if not found and s.incident_at is null then
@@ -153,6 +165,7 @@ begin
   perform pg_advisory_xact_lock(outlast._job_lock(abandon_job.id));
   select * into s from outlast._job_status(abandon_job.id);
   if s.incident_at is null then return s.state; end if;
+  if j.kind = 'c' then return outlast.resolve(abandon_job.id, 'abandoned', abandon_job.reason, actor => abandon_job.actor); end if;
   update outlast._job_state x set incident_at = null where x.id = abandon_job.id;
   insert into outlast._job_end (id, at, state, reason) values (abandon_job.id, outlast.clock(), 'a', outlast._clean(abandon_job.reason));
   perform outlast._audited('job.abandoned', j.name || ' ' || j.id, jsonb_build_object('class', s.class, 'was', s.reason,

@@ -152,4 +152,14 @@ begin
     from (select r.id from outlast._job_ready r union all select r.id from outlast._job_later r union all select r.id from outlast._job_claimed r
           union all select r.id from outlast._job_end r union all select r.id from outlast._job_state r) x
     where not exists (select from outlast._job j where j.id = x.id);
+  return query select 'a command has ended where its job has, and nowhere else',
+    count(*), min(j.name || ' ' || j.id)
+    from outlast._job j
+    left join outlast._command m on m.id = j.id
+    where (j.kind = 'c') <> (m.id is not null)
+       or j.kind = 'c' and (m.state in ('settled', 'rejected', 'obsolete', 'cancelled', 'abandoned'))
+                         <> exists (select from outlast._job_end e where e.id = j.id);
+  return query select 'what runs at a provider is in work',
+    count(*), min(m.id::text)
+    from outlast._command m where m.state = 'running' and not exists (select from outlast._job_claimed c where c.id = m.id);
 end $$;

@@ -60,10 +60,14 @@ select 'unreadable message', c.name, c.owner, u.id, '', '', null, 'permanent', 0
        outlast._signature('', 'unreadable', u.why), u.first_at, null, u.seen
 from outlast._unreadable u join outlast._consumer c on c.id = u.consumer
 union all
-select 'stopped job', j.name, null, j.id, j.name, j.tenant, j.key, s.class, s.failures, s.reason, s.signature, s.incident_at,
+select case when j.kind = 'j' then 'stopped job' when s.class = 'unknown' then 'unknown command' else 'stopped command' end, j.name, null, j.id, j.name, j.tenant, j.key, s.class, s.failures, s.reason, s.signature, s.incident_at,
        j.schema_version::int, 1
 from outlast._job_state s join outlast._job j on j.id = s.id
-where s.incident_at is not null;
+where s.incident_at is not null
+union all
+select 'contradicted command', j.name, null, j.id, j.name, j.tenant, j.key, 'contradicted', 0, c.reason,
+       outlast._signature(j.name, 'contradicted', c.reason), c.at, j.schema_version::int, 1
+from outlast._contradiction c join outlast._job j on j.id = c.command;
 
 -- What was folded is known by its log id: it is shown while the log has the event, and without its time.
 create or replace view outlast.processed as

@@ -4,7 +4,7 @@
 
 -- Domains, because their checks are kept between statements.
 create domain outlast._job_kind as "char" check (value in ('j', 'c'));              -- job, command
-create domain outlast._job_end_state as "char" check (value in ('d', 's', 'x', 'a'));   -- done, skipped, cancelled, abandoned
+create domain outlast._job_end_state as "char" check (value in ('d', 's', 'x', 'a', 't', 'r', 'o'));   -- done, skipped, cancelled, abandoned; settled, rejected, obsolete
 
 -- What was accepted. Its state follows from the rows beside it: it has ended, or it is in exactly one of ready, later and
 -- claimed, or a person must look (state.incident).
@@ -113,5 +113,6 @@ create table outlast._job_pause (
 create type outlast._taken_job as (
   token uuid, id uuid, kind "char", name text, tenant text, key text, account text, priority smallint, seq bigint,
   schema_version int, attempt int, lapses int, accepted_at timestamptz, correlation_id uuid, causation_id uuid,
-  source text, actor text, traceparent text, content_type text, codec_key text, payload bytea
+  source text, actor text, traceparent text, content_type text, codec_key text, payload bytea,
+  next "char", state text, moves int, provider_key text, reference text   -- of a command
 );

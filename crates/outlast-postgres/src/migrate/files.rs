@@ -63,6 +63,11 @@ pub const MIGRATIONS: &[Migration] = &[
         include_str!("../../migrations/0008_broker.sql"),
     ),
     migration(9, "job", include_str!("../../migrations/0009_job.sql")),
+    migration(
+        10,
+        "command",
+        include_str!("../../migrations/0010_command.sql"),
+    ),
 ];
 
 /// The current text of every function and view.
@@ -91,6 +96,15 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     (
         "job_operator",
         include_str!("../../functions/job_operator.sql"),
+    ),
+    ("command", include_str!("../../functions/command.sql")),
+    (
+        "command_try",
+        include_str!("../../functions/command_try.sql"),
+    ),
+    (
+        "command_operator",
+        include_str!("../../functions/command_operator.sql"),
     ),
     ("complete", include_str!("../../functions/complete.sql")),
     ("seal", include_str!("../../functions/seal.sql")),

@@ -1,0 +1,85 @@
+-- Commands: jobs that must not be repeated blindly. What is claimed, when it is due and how it ended stands in the tables of
+-- jobs; here stands what a provider may know of it.
+-- breaking: no
+
+create table outlast._command (
+  id              uuid primary key,
+  provider_key    text not null,               -- what the provider is told: a function of the identity
+  was             text,                        -- before its last move; null: it has not moved
+  state           text not null,
+  version         int not null default 0,      -- grows with every move and every send: what was decided on an older one does not count
+  next            "char" not null default 's' check (next in ('s', 'l', 'p')),   -- when it is due: send, look up, poll
+  sent            boolean not null default false,   -- never unset: something of it may have left
+  first_sent_at   timestamptz,
+  ambiguous       boolean not null default false,   -- a send may have had an effect that nobody has told of
+  not_applied     boolean not null default false,   -- proof that what was sent had none: one more send, whatever the window
+  resend_ms       bigint,                      -- what whoever sent it said about the provider: it honours the key so long
+  looks_up        boolean not null default false,   -- .. it can be asked
+  replays         boolean not null default false,   -- .. it answers a repeated key as it did the first time
+  polls_ms        bigint,                      -- while pending it is asked this often
+  unknown_at      timestamptz,                 -- since when it is unknown
+  pending_until   timestamptz,                 -- then a person must look
+  looks           int not null default 0,      -- since it is unknown, or pending
+  reference       text,                        -- what the provider calls it
+  answer          bytea,
+  supersedes      uuid,
+  -- The table of core's command::State.
+  check (was || ' ' || state in (
+    'waiting running', 'waiting settled', 'waiting rejected', 'waiting obsolete', 'waiting cancelled', 'waiting abandoned',
+    'running waiting', 'running pending', 'running unknown', 'running settled', 'running rejected', 'running obsolete',
+    'pending settled', 'pending rejected', 'pending abandoned',
+    'unknown waiting', 'unknown pending', 'unknown settled', 'unknown rejected', 'unknown abandoned')),
+  check (was is not null or state = 'waiting'),
+  check (sent = (first_sent_at is not null)),
+  check (state not in ('running', 'pending', 'unknown') or sent)
+);
+
+-- What was sent, answered, asked and told, in the order of its coming. Never changed; kept with the command. No payloads, no
+-- secrets: answers are here as their digests.
+create table outlast._evidence (
+  id              bigint generated always as identity primary key,
+  command         uuid not null,
+  at              timestamptz not null,
+  what            text not null,               -- sent, answered, asked, failed, lost, told, late, decided
+  result          text,                        -- settled, pending, rejected, .., or a class of failure
+  state           text not null,               -- the command's, when it came
+  moved           boolean not null,            -- whether it was believed
+  reference       text,
+  reason          text,
+  digest          bytea,
+  actor           text
+);
+create index _evidence_command on outlast._evidence (command, id);
+
+-- Settlements of commands that are not there yet: a webhook may be quicker than our own commit.
+create table outlast._settlement (
+  id              bigint generated always as identity primary key,
+  tenant          text not null,
+  name            text not null,
+  key             text not null,
+  state           text not null check (state in ('settled', 'rejected', 'obsolete')),
+  answer          bytea,
+  reference       text,
+  reason          text,
+  actor           text not null,
+  at              timestamptz not null
+);
+create index _settlement_key on outlast._settlement (tenant, name, key);
+create index _settlement_at on outlast._settlement (at);
+
+-- Provider accounts that are to be left alone for a while, because they said so.
+create table outlast._account (
+  name            text primary key,
+  paused_until    timestamptz not null,        -- infinity: until a person says so
+  reason          text,
+  actor           text,                        -- null: the provider
+  since           timestamptz not null
+);
+
+-- Commands that had ended when somebody told another end of them: a person must look, and nothing moves.
+create table outlast._contradiction (
+  command         uuid primary key,
+  at              timestamptz not null,
+  state           text not null,               -- what was told
+  reason          text
+);
