@@ -58,7 +58,7 @@ CREATE TYPE outlast._found AS (
 );
 
 CREATE DOMAIN outlast._job_end_state AS "char"
-	CONSTRAINT _job_end_state_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char", 'x'::"char", 'a'::"char"])));
+	CONSTRAINT _job_end_state_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char", 'x'::"char", 'a'::"char", 't'::"char", 'r'::"char", 'o'::"char"])));
 
 CREATE DOMAIN outlast._job_kind AS "char"
 	CONSTRAINT _job_kind_check CHECK ((VALUE = ANY (ARRAY['j'::"char", 'c'::"char"])));
@@ -95,7 +95,12 @@ CREATE TYPE outlast._taken_job AS (
 	traceparent text,
 	content_type text,
 	codec_key text,
-	payload bytea
+	payload bytea,
+	next "char",
+	state text,
+	moves integer,
+	provider_key text,
+	reference text
 );
 
 CREATE TYPE outlast._tick AS (
@@ -253,6 +258,34 @@ CREATE TABLE outlast._processed_event (
 )
 PARTITION BY LIST (slot);
 
+CREATE TABLE outlast._command (
+    id uuid NOT NULL,
+    provider_key text NOT NULL,
+    was text,
+    state text NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    next "char" DEFAULT 's'::"char" NOT NULL,
+    sent boolean DEFAULT false NOT NULL,
+    first_sent_at timestamp with time zone,
+    ambiguous boolean DEFAULT false NOT NULL,
+    not_applied boolean DEFAULT false NOT NULL,
+    resend_ms bigint,
+    looks_up boolean DEFAULT false NOT NULL,
+    replays boolean DEFAULT false NOT NULL,
+    polls_ms bigint,
+    unknown_at timestamp with time zone,
+    pending_until timestamp with time zone,
+    looks integer DEFAULT 0 NOT NULL,
+    reference text,
+    answer bytea,
+    supersedes uuid,
+    CONSTRAINT _command_check CHECK ((((was || ' '::text) || state) = ANY (ARRAY['waiting running'::text, 'waiting settled'::text, 'waiting rejected'::text, 'waiting obsolete'::text, 'waiting cancelled'::text, 'waiting abandoned'::text, 'running waiting'::text, 'running pending'::text, 'running unknown'::text, 'running settled'::text, 'running rejected'::text, 'running obsolete'::text, 'pending settled'::text, 'pending rejected'::text, 'pending abandoned'::text, 'unknown waiting'::text, 'unknown pending'::text, 'unknown settled'::text, 'unknown rejected'::text, 'unknown abandoned'::text]))),
+    CONSTRAINT _command_check1 CHECK (((was IS NOT NULL) OR (state = 'waiting'::text))),
+    CONSTRAINT _command_check2 CHECK ((sent = (first_sent_at IS NOT NULL))),
+    CONSTRAINT _command_check3 CHECK (((state <> ALL (ARRAY['running'::text, 'pending'::text, 'unknown'::text])) OR sent)),
+    CONSTRAINT _command_next_check CHECK ((next = ANY (ARRAY['s'::"char", 'l'::"char", 'p'::"char"])))
+);
+
 CREATE TABLE outlast._route (
     name text NOT NULL,
     broker text NOT NULL,
@@ -303,6 +336,11 @@ CREATE FUNCTION outlast.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS ..;
 
+CREATE FUNCTION outlast.command(name text, payload text, key text, tenant text DEFAULT ''::text, account text DEFAULT NULL::text, exclusive text DEFAULT NULL::text, after_ms bigint DEFAULT NULL::bigint, at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT 0, version integer DEFAULT 1, attempts integer DEFAULT NULL::integer, lifetime_ms bigint DEFAULT 0, supersedes uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.complete(token uuid, id uuid, outcome text DEFAULT 'done'::text, reason text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -343,12 +381,27 @@ CREATE FUNCTION outlast.fence(token uuid) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.limit_account(account text, concurrency integer DEFAULT NULL::integer, rate double precision DEFAULT NULL::double precision, burst integer DEFAULT 1, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.pause(consumer text, reason text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.pause_account(account text, reason text, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.pause_job(name text, reason text, actor text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.record(token uuid, id uuid, result text, answer bytea DEFAULT NULL::bytea, reference text DEFAULT NULL::text, reason text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -374,7 +427,17 @@ CREATE FUNCTION outlast.renew(token uuid, lease_ms integer DEFAULT 15000) RETURN
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.resolve(id uuid, as_state text, reason text, reference text DEFAULT NULL::text, answer text DEFAULT NULL::text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.resume(consumer text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.resume_account(account text, actor text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -410,6 +473,16 @@ CREATE FUNCTION outlast.rewind_size(route text, since timestamp with time zone, 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.sent(token uuid, id uuid) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.settle(name text, key text, state text DEFAULT 'settled'::text, answer text DEFAULT NULL::text, reference text DEFAULT NULL::text, reason text DEFAULT NULL::text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.skip(consumer text, id uuid, reason text, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT next uuid) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -419,6 +492,29 @@ CREATE FUNCTION outlast.status(id uuid, tenant text DEFAULT ''::text) RETURNS TA
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
+
+CREATE TABLE outlast._account (
+    name text NOT NULL,
+    paused_until timestamp with time zone NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    reason text,
+    actor text,
+    since timestamp with time zone NOT NULL
+);
+
+CREATE TABLE outlast._account_limit (
+    name text NOT NULL,
+    concurrency integer,
+    rate double precision,
+    burst integer DEFAULT 1 NOT NULL,
+    tokens double precision DEFAULT 1 NOT NULL,
+    filled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT _account_limit_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
+    CONSTRAINT _account_limit_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 10000))),
+    CONSTRAINT _account_limit_name_check CHECK (((name <> ''::text) AND (length(name) <= 200))),
+    CONSTRAINT _account_limit_rate_check CHECK (((rate > (0)::double precision) AND (rate <= (100000)::double precision)))
+);
 
 CREATE SEQUENCE outlast._arrival
     START WITH 1
@@ -458,6 +554,13 @@ CREATE TABLE outlast._consumer_type (
     consumer integer NOT NULL,
     type text NOT NULL,
     since outlast._cut
+);
+
+CREATE TABLE outlast._contradiction (
+    command uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    reason text
 );
 
 CREATE TABLE outlast._dedup (
@@ -514,6 +617,39 @@ CREATE SEQUENCE outlast._event_id
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+CREATE TABLE outlast._evidence (
+    id bigint NOT NULL,
+    command uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    what text NOT NULL,
+    result text,
+    state text NOT NULL,
+    moved boolean NOT NULL,
+    reference text,
+    reason text,
+    digest bytea,
+    actor text
+);
+
+ALTER TABLE outlast._evidence ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outlast._evidence_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE outlast._exclusive (
+    tenant text NOT NULL,
+    key text NOT NULL,
+    seq bigint NOT NULL,
+    id uuid NOT NULL,
+    held boolean DEFAULT false NOT NULL,
+    blocked boolean DEFAULT false NOT NULL,
+    CONSTRAINT _exclusive_check CHECK ((NOT (held AND blocked)))
+);
 
 CREATE TABLE outlast._flush (
     token uuid NOT NULL,
@@ -602,6 +738,7 @@ CREATE TABLE outlast._job (
 CREATE TABLE outlast._job_claimed (
     id uuid NOT NULL,
     token uuid NOT NULL,
+    account text DEFAULT ''::text NOT NULL,
     started boolean DEFAULT false NOT NULL
 );
 
@@ -815,6 +952,29 @@ CREATE TABLE outlast._setting (
     changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE outlast._settlement (
+    id bigint NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    key text NOT NULL,
+    state text NOT NULL,
+    answer bytea,
+    reference text,
+    reason text,
+    actor text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT _settlement_state_check CHECK ((state = ANY (ARRAY['settled'::text, 'rejected'::text, 'obsolete'::text])))
+);
+
+ALTER TABLE outlast._settlement ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outlast._settlement_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE outlast._started (
     token uuid NOT NULL,
     seq bigint NOT NULL,
@@ -838,6 +998,56 @@ CREATE TABLE outlast._unreadable (
     attributes bytea NOT NULL,
     payload bytea NOT NULL
 );
+
+CREATE VIEW outlast.account AS
+ SELECT COALESCE(a.name, l.name) AS name,
+        CASE
+            WHEN (a.paused_until > outlast.clock()) THEN a.paused_until
+            ELSE NULL::timestamp with time zone
+        END AS paused_until,
+    COALESCE(a.failures, 0) AS failures,
+    a.reason,
+    a.actor,
+    a.since,
+    l.concurrency,
+    l.rate,
+    l.burst
+   FROM (outlast._account a
+     FULL JOIN outlast._account_limit l ON ((l.name = a.name)));
+
+CREATE VIEW outlast.command AS
+ SELECT j.id,
+    j.name,
+    j.tenant,
+    j.key,
+    m.state,
+    m.version AS moves,
+    j.account,
+    m.provider_key,
+    m.sent,
+    m.first_sent_at,
+    m.reference,
+    m.answer,
+    s.class,
+    s.reason,
+    s.attempt,
+    s.due_at,
+    s.ended_at,
+    s.incident_at,
+    m.unknown_at,
+    m.pending_until,
+    m.supersedes,
+    j.priority,
+    j.accepted_at,
+    j.schema_version AS version,
+    j.source,
+    j.actor,
+    j.correlation_id,
+    j.causation_id,
+    j.payload
+   FROM ((outlast._job j
+     JOIN outlast._command m ON ((m.id = j.id)))
+     CROSS JOIN LATERAL outlast._job_status(j.id) s(state, reason, attempt, due_at, ended_at, incident_at, class));
 
 CREATE VIEW outlast.outage AS
  SELECT c.name AS consumer,
@@ -939,6 +1149,20 @@ CREATE VIEW outlast.event AS
     _event.codec_key
    FROM outlast._event;
 
+CREATE VIEW outlast.evidence AS
+ SELECT e.command,
+    e.at,
+    e.what,
+    e.result,
+    e.state,
+    e.moved,
+    e.reference,
+    e.reason,
+    encode(e.digest, 'hex'::text) AS digest,
+    e.actor,
+    e.id
+   FROM outlast._evidence e;
+
 CREATE VIEW outlast.incident AS
  SELECT
         CASE p.class
@@ -1025,7 +1249,12 @@ UNION ALL
    FROM (outlast._unreadable u
      JOIN outlast._consumer c ON ((c.id = u.consumer)))
 UNION ALL
- SELECT 'stopped job'::text AS kind,
+ SELECT
+        CASE
+            WHEN ((j.kind)::"char" = 'j'::"char") THEN 'stopped job'::text
+            WHEN (s.class = 'unknown'::text) THEN 'unknown command'::text
+            ELSE 'stopped command'::text
+        END AS kind,
     j.name AS consumer,
     NULL::text AS owner,
     j.id AS about,
@@ -1041,7 +1270,24 @@ UNION ALL
     1 AS count
    FROM (outlast._job_state s
      JOIN outlast._job j ON ((j.id = s.id)))
-  WHERE (s.incident_at IS NOT NULL);
+  WHERE (s.incident_at IS NOT NULL)
+UNION ALL
+ SELECT 'contradicted command'::text AS kind,
+    j.name AS consumer,
+    NULL::text AS owner,
+    j.id AS about,
+    j.name AS type,
+    j.tenant,
+    j.key,
+    'contradicted'::text AS class,
+    0 AS failures,
+    c.reason,
+    outlast._signature(j.name, 'contradicted'::text, c.reason) AS signature,
+    c.at AS opened_at,
+    (j.schema_version)::integer AS version,
+    1 AS count
+   FROM (outlast._contradiction c
+     JOIN outlast._job j ON ((j.id = c.command)));
 
 CREATE VIEW outlast.job AS
  SELECT j.id,
@@ -1222,11 +1468,20 @@ ALTER TABLE ONLY outlast._event ATTACH PARTITION outlast._event_0 FOR VALUES IN 
 
 ALTER TABLE ONLY outlast._processed_event ATTACH PARTITION outlast._processed_event_0 FOR VALUES IN ('0');
 
+ALTER TABLE ONLY outlast._account_limit
+    ADD CONSTRAINT _account_limit_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY outlast._account
+    ADD CONSTRAINT _account_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY outlast._audit
     ADD CONSTRAINT _audit_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY outlast._batch
     ADD CONSTRAINT _batch_pkey PRIMARY KEY (consumer, lane, seq);
+
+ALTER TABLE ONLY outlast._command
+    ADD CONSTRAINT _command_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY outlast._consumer
     ADD CONSTRAINT _consumer_name_key UNIQUE (name);
@@ -1236,6 +1491,9 @@ ALTER TABLE ONLY outlast._consumer
 
 ALTER TABLE ONLY outlast._consumer_type
     ADD CONSTRAINT _consumer_type_pkey PRIMARY KEY (consumer, type);
+
+ALTER TABLE ONLY outlast._contradiction
+    ADD CONSTRAINT _contradiction_pkey PRIMARY KEY (command);
 
 ALTER TABLE ONLY outlast._dedup
     ADD CONSTRAINT _dedup_pkey PRIMARY KEY (tenant, type, key);
@@ -1251,6 +1509,15 @@ ALTER TABLE ONLY outlast._event
 
 ALTER TABLE ONLY outlast._event_0
     ADD CONSTRAINT _event_0_pkey PRIMARY KEY (slot, id);
+
+ALTER TABLE ONLY outlast._evidence
+    ADD CONSTRAINT _evidence_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._exclusive
+    ADD CONSTRAINT _exclusive_id_key UNIQUE (id);
+
+ALTER TABLE ONLY outlast._exclusive
+    ADD CONSTRAINT _exclusive_pkey PRIMARY KEY (tenant, key, seq);
 
 ALTER TABLE ONLY outlast._fold_place
     ADD CONSTRAINT _fold_place_pkey PRIMARY KEY (consumer, next);
@@ -1348,6 +1615,9 @@ ALTER TABLE ONLY outlast._server
 ALTER TABLE ONLY outlast._setting
     ADD CONSTRAINT _setting_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY outlast._settlement
+    ADD CONSTRAINT _settlement_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._started
     ADD CONSTRAINT _started_pkey PRIMARY KEY (token, seq);
 
@@ -1375,9 +1645,13 @@ CREATE INDEX _event_xid ON ONLY outlast._event USING btree (xid, id);
 
 CREATE INDEX _event_0_xid_id_idx ON outlast._event_0 USING btree (xid, id);
 
+CREATE INDEX _evidence_command ON outlast._evidence USING btree (command, id);
+
 CREATE INDEX _flush_token ON outlast._flush USING btree (token);
 
 CREATE INDEX _foreign_event_emitted ON outlast._foreign_event USING btree (emitted_at);
+
+CREATE INDEX _job_claimed_account ON outlast._job_claimed USING btree (account) WHERE (account <> ''::text);
 
 CREATE INDEX _job_claimed_token ON outlast._job_claimed USING btree (token);
 
@@ -1420,6 +1694,10 @@ CREATE INDEX _parked_quarantined ON outlast._parked USING btree (consumer, chang
 CREATE INDEX _parked_since ON outlast._parked USING btree (parked_at, consumer);
 
 CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer, type, schema_version) WHERE (state = 'waiting-version'::text);
+
+CREATE INDEX _settlement_at ON outlast._settlement USING btree (at);
+
+CREATE INDEX _settlement_key ON outlast._settlement USING btree (tenant, name, key);
 
 ALTER INDEX outlast._event_event_id ATTACH PARTITION outlast._event_0_event_id_slot_idx;
 

@@ -20,7 +20,7 @@ as $$ select hashtextextended(outlast._provider_key(tenant, name, key), outlast.
 -- same command, whatever has become of it; with other content a `conflict`. `supersedes`: of the same name and tenant; it is
 -- cancelled in this transaction, as far as that still goes.
 create or replace function outlast.command(
-  name text, payload text, key text, tenant text default '', account text default null, after_ms bigint default null,
+  name text, payload text, key text, tenant text default '', account text default null, exclusive text default null, after_ms bigint default null,
   at timestamptz default null, priority int default 0, version int default 1, attempts int default null,
   lifetime_ms bigint default 0, supersedes uuid default null, source text default null, actor text default null,
   correlation_id uuid default null, causation_id uuid default null, traceparent text default null,
@@ -48,6 +48,9 @@ begin
   if length(command.account) > 200 or command.account ~ '[[:cntrl:]]' then
     raise exception 'command %: the account is longer than 200 characters, or has control characters', command.name using errcode = 'OL005';
   end if;
+  if command.exclusive = '' or length(command.exclusive) > 500 then
+    raise exception 'command %: the key of exclusion is empty or longer than 500 characters', command.name using errcode = 'OL005';
+  end if;
   if command.payload is null then
     raise exception 'command %: payload is null', command.name using errcode = 'OL005';
   end if;
@@ -74,6 +77,9 @@ begin
     outlast._traceparent(command.traceparent), 'application/json', _bytes);
   insert into outlast._command (id, provider_key, state, supersedes)
   values (command.id, outlast._provider_key(command.tenant, command.name, command.key), 'waiting', command.supersedes);
+  if command.exclusive is not null then
+    insert into outlast._exclusive (tenant, key, seq, id) values (command.tenant, command.exclusive, nextval('outlast._event_id'), command.id);
+  end if;
   if command.supersedes is not null then
     perform outlast.cancel(command.supersedes, 'superseded by ' || command.id, command.tenant, command.actor);
   end if;
@@ -237,6 +243,7 @@ begin
   values (_conclude.id, outlast.clock(),
     (case state when 'settled' then 't' when 'rejected' then 'r' when 'obsolete' then 'o' when 'cancelled' then 'x' else 'a' end)::"char",
     outlast._clean(_conclude.reason));
+  perform outlast._let_go(_conclude.id);
   how := case state
     when 'settled' then '{"settled":' || coalesce(convert_from(_conclude.answer, 'UTF8'), 'null') || '}'
     when 'abandoned' then json_build_object('abandoned', json_build_object('incident', _conclude.id))::text

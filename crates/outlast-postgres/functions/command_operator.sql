@@ -87,35 +87,6 @@ begin
   return m.state;
 end $$;
 
--- Leaves a provider's account alone: nothing of it is claimed until it is resumed. What runs goes on.
-create or replace function outlast.pause_account(account text, reason text, actor text default null) returns void
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-  if coalesce(pause_account.account, '') = '' or coalesce(pause_account.reason, '') = '' then
-    raise exception 'pause account %: name it, and say why', quote_nullable(pause_account.account) using errcode = 'OL005';
-  end if;
-  insert into outlast._account as a (name, paused_until, reason, actor, since)
-  values (pause_account.account, 'infinity', outlast._clean(pause_account.reason), coalesce(pause_account.actor, session_user), outlast.clock())
-  on conflict (name) do update set paused_until = 'infinity', reason = excluded.reason, actor = excluded.actor, since = excluded.since;
-  perform outlast._audited('account.paused', pause_account.account, jsonb_build_object('reason', outlast._clean(pause_account.reason)), pause_account.actor);
-end $$;
-
-create or replace function outlast.resume_account(account text, actor text default null) returns boolean
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $$
-#variable_conflict use_column
-begin
-  delete from outlast._account a where a.name = resume_account.account;
-  if not found then return false; end if;
-  perform outlast._audited('account.resumed', resume_account.account, null, resume_account.actor);
-  perform nextval('outlast._event_id');          -- whoever sleeps looks
-  perform outlast._woken();
-  return true;
-end $$;
-
 create or replace view outlast.command as
 select j.id, j.name, j.tenant, j.key, m.state, m.version as moves, j.account, m.provider_key, m.sent, m.first_sent_at, m.reference, m.answer,
        s.class, s.reason, s.attempt, s.due_at, s.ended_at, s.incident_at, m.unknown_at, m.pending_until, m.supersedes, j.priority,
@@ -128,6 +99,3 @@ cross join lateral outlast._job_status(j.id) s;
 create or replace view outlast.evidence as
 select e.command, e.at, e.what, e.result, e.state, e.moved, e.reference, e.reason, encode(e.digest, 'hex') as digest, e.actor, e.id
 from outlast._evidence e;
-
-create or replace view outlast.account as
-select a.name, a.paused_until, a.reason, a.actor, a.since from outlast._account a where a.paused_until > outlast.clock();

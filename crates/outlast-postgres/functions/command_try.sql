@@ -96,6 +96,7 @@ begin
     return 'late';
   end if;
   select * into strict m from outlast._command x where x.id = _record.id for update;
+  perform outlast._account_answers(j.account) from outlast._job j where j.id = _record.id and j.account <> '' and result <> 'unsure';
   asked := m.next in ('l', 'p');
   if not asked and m.state <> 'running' then
     raise exception 'command % was not sent: there can be no answer to it', id using errcode = 'OL005', hint = 'call outlast.sent, and commit, before the request leaves';
@@ -225,6 +226,9 @@ begin
   select * into strict j from outlast._job x where x.id = _fail_command.id;
   select * into strict m from outlast._command x where x.id = _fail_command.id for update;
   perform outlast._witness(m, 'failed', class, true, null, txt, null, null);
+  if j.account <> '' and class in ('retry', 'unknown', 'unclassified') and charged then
+    perform outlast._account_failed(j.account, txt);
+  end if;
   insert into outlast._job_state as x (id, failures, class, reason, signature, changed_at)
   values (_fail_command.id, case when charged and m.next = 's' then 1 else 0 end, _fail_command.class, txt, outlast._signature(j.name, _fail_command.class, txt), outlast.clock())
   on conflict (id) do update set failures = x.failures + excluded.failures, class = excluded.class, reason = excluded.reason,
@@ -302,13 +306,3 @@ begin
     perform outlast._ready(id);
   end if;
 end $$;
-
--- A provider asks to be left alone, or a person wants it to be: nothing of this account is claimed until then.
-create or replace function outlast._pause_account(name text, wait interval, reason text, actor text default null) returns void
-language sql volatile
-as $$
-  insert into outlast._account as a (name, paused_until, reason, actor, since)
-  values (_pause_account.name, outlast.clock() + _pause_account.wait, outlast._clean(_pause_account.reason), _pause_account.actor, outlast.clock())
-  on conflict (name) do update set paused_until = greatest(a.paused_until, excluded.paused_until), reason = excluded.reason,
-    actor = coalesce(excluded.actor, a.actor)
-$$;

@@ -76,7 +76,7 @@ begin
       end if;
       exit when not found or known.account is not null and (f.account, f.tenant, f.priority) >= (known.account, known.tenant, known.priority);
       a := f.account; t := f.tenant; p := f.priority;
-      skip := a <> '' and exists (select from outlast._account x where x.name = a and x.paused_until > outlast.clock());
+      skip := outlast._account_paused(a);
       continue when skip;
       account := f.account; tenant := f.tenant; priority := f.priority; above := 0;
       n := n + 1;
@@ -84,7 +84,7 @@ begin
     end loop;
     exit when n >= most or known.account is null;
     a := known.account; t := known.tenant; p := known.priority;
-    skip := a <> '' and exists (select from outlast._account x where x.name = a and x.paused_until > outlast.clock());
+    skip := outlast._account_paused(a);
     continue when skip;
     if exists (select from outlast._job_ready x
                where x.name = _job_groups.name and x.account = a and x.tenant = t and x.priority = p and x.seq > known.above) then
@@ -201,6 +201,8 @@ declare
   share int;
   groups jsonb;
   late uuid[];
+  allowed int;
+  taken_of jsonb := '{}';                        -- accounts that are counted: how many of each
 begin
   perform outlast._check_isolation();
   perform outlast._check_running();
@@ -246,8 +248,17 @@ begin
       loop
         exit when cardinality(ids) >= room;
         before := cardinality(ids);
+        allowed := null;
+        if outlast._account_counts(g.account) then
+          continue when not pg_try_advisory_xact_lock(outlast._account_lock(g.account));
+          allowed := outlast._account_room(g.account) - coalesce((taken_of ->> g.account)::int, 0);
+          continue when allowed < 1;
+        end if;
         select t.ids, t.seqs into ids, seqs from outlast._take_of(which, g.account, g.tenant, g.priority, g.above,
-          case turn when 1 then least(share, room - before) else room - before end, ids, seqs) t;
+          least(case turn when 1 then least(share, room - before) else room - before end, allowed), ids, seqs) t;
+        if allowed is not null and cardinality(ids) > before then
+          taken_of := taken_of || jsonb_build_object(g.account, coalesce((taken_of ->> g.account)::int, 0) + cardinality(ids) - before);
+        end if;
       end loop;
       exit when cardinality(ids) >= room;
     end loop;
@@ -261,6 +272,9 @@ begin
       perform outlast._ready(u.id, (select v.seq from unnest(ids, seqs) v (id, seq) where v.id = u.id)) from unnest(late) u (id);
       select coalesce(array_agg(u.id order by u.n), '{}'), coalesce(array_agg(u.seq order by u.n), '{}') into ids, seqs
       from unnest(ids, seqs) with ordinality u (id, seq, n) where u.id <> all (late);
+    end if;
+    if which like 'command:%' then
+      select x.ids, x.seqs into ids, seqs from outlast._exclude(ids, seqs) x;
     end if;
     late := array(select j.id from unnest(ids) u (id) join outlast._job j on j.id = u.id where j.schema_version > versions[i]);
     if cardinality(late) > 0 then
@@ -278,7 +292,11 @@ begin
   if cardinality(all_ids) = 0 then return; end if;
   insert into outlast._lease (token, room, process, holder, expires_at)
   values (fresh, 'job', _claim_jobs.process, _claim_jobs.holder, at + make_interval(secs => lease_ms / 1000.0));
-  insert into outlast._job_claimed (id, token) select u, fresh from unnest(all_ids) u;
+  insert into outlast._job_claimed (id, token, account) select j.id, fresh, j.account from outlast._job j where j.id = any (all_ids);
+  if taken_of <> '{}' then
+    perform outlast._account_took(j.account, count(*)::int)
+    from outlast._job j where j.id = any (all_ids) and taken_of ? j.account group by j.account;
+  end if;
   perform outlast._durable(process, seq, nonce, acked);
   return query select t.* from outlast._taken(fresh, all_ids, all_seqs) t;
 end $$;

@@ -30,6 +30,7 @@ as $$
     ('abandon_job',       '{owner}',  true),
     ('discard',           '{owner}',  true),
     ('pause',             '{owner}',  true),
+    ('limit_account',     '{owner}',  true),
     ('pause_account',     '{owner}',  true),
     ('pause_job',         '{owner}',  true),
     ('resolve',           '{owner}',  true),

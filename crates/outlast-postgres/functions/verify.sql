@@ -143,7 +143,8 @@ begin
     from outlast._job j
     where (select count(*) from outlast._job_end x where x.id = j.id) + (select count(*) from outlast._job_ready x where x.id = j.id)
         + (select count(*) from outlast._job_later x where x.id = j.id) + (select count(*) from outlast._job_claimed x where x.id = j.id)
-        + (select count(*) from outlast._job_state x where x.id = j.id and x.incident_at is not null) <> 1;
+        + (select count(*) from outlast._job_state x where x.id = j.id and x.incident_at is not null)
+        + (select count(*) from outlast._exclusive x where x.id = j.id and x.blocked) <> 1;
   return query select 'every job in work is under a lease',
     count(*), min(c.id::text)
     from outlast._job_claimed c where not exists (select from outlast._lease l where l.token = c.token and l.room = 'job');
@@ -159,6 +160,17 @@ begin
     where (j.kind = 'c') <> (m.id is not null)
        or j.kind = 'c' and (m.state in ('settled', 'rejected', 'obsolete', 'cancelled', 'abandoned'))
                          <> exists (select from outlast._job_end e where e.id = j.id);
+  return query select 'nobody waits for a key that is free, and nobody has one after its end',
+    count(*), min(e.tenant || ' ' || e.key)
+    from outlast._exclusive e
+    where e.blocked and not exists (
+        select from outlast._exclusive x
+        where x.tenant = e.tenant and x.key = e.key and x.id <> e.id
+          and (x.held or x.seq < e.seq and exists (select from outlast._job_ready r where r.id = x.id union all select from outlast._job_claimed r where r.id = x.id)))
+      or exists (select from outlast._job_end d where d.id = e.id);
+  return query select 'one at a time has a key of exclusion',
+    count(*), min(x.tenant || ' ' || x.key)
+    from (select e.tenant, e.key from outlast._exclusive e where e.held group by e.tenant, e.key having count(*) > 1) x;
   return query select 'what runs at a provider is in work',
     count(*), min(m.id::text)
     from outlast._command m where m.state = 'running' and not exists (select from outlast._job_claimed c where c.id = m.id);

@@ -71,9 +71,11 @@ create index _job_later_alone on outlast._job_later (name, due_at) where alone;
 create table outlast._job_claimed (
   id              uuid primary key,
   token           uuid not null,
+  account         text not null default '',
   started         boolean not null default false   -- written before it starts, for what was claimed before by one that died
 );
 create index _job_claimed_token on outlast._job_claimed (token);
+create index _job_claimed_account on outlast._job_claimed (account) where account <> '';
 create index _lease_job on outlast._lease (token) where room = 'job';
 
 -- What the straight way does not need: failures, deaths of workers, what a person must look at. One that ran at once has none.

@@ -67,13 +67,37 @@ create table outlast._settlement (
 create index _settlement_key on outlast._settlement (tenant, name, key);
 create index _settlement_at on outlast._settlement (at);
 
--- Provider accounts that are to be left alone for a while, because they said so.
+-- Provider accounts that say so, or fail, are left alone for a while; with a row only while that is so, or was lately.
 create table outlast._account (
   name            text primary key,
   paused_until    timestamptz not null,        -- infinity: until a person says so
+  failures        int not null default 0,      -- one after the other; from five on one try at a time finds out
   reason          text,
-  actor           text,                        -- null: the provider
+  actor           text,                        -- null: the provider, or its failures
   since           timestamptz not null
+);
+
+-- What operators allow an account, a cluster setting. Its tokens are its rate.
+create table outlast._account_limit (
+  name            text primary key check (name <> '' and length(name) <= 200),
+  concurrency     int check (concurrency between 1 and 10000),
+  rate            float8 check (rate > 0 and rate <= 100000),   -- a second
+  burst           int not null default 1 check (burst between 1 and 100000),
+  tokens          float8 not null default 1,
+  filled_at       timestamptz not null default clock_timestamp(),
+  changed_at      timestamptz not null default clock_timestamp()
+);
+
+-- Who has a key of exclusion, and who waits for it, in the order of acceptance. A row from acceptance to the end.
+create table outlast._exclusive (
+  tenant          text not null,
+  key             text not null,
+  seq             bigint not null,
+  id              uuid not null unique,
+  held            boolean not null default false,   -- it has the key, until its end
+  blocked         boolean not null default false,   -- it is due nowhere: whoever lets the key go wakes it
+  primary key (tenant, key, seq),
+  check (not (held and blocked))
 );
 
 -- Commands that had ended when somebody told another end of them: a person must look, and nothing moves.

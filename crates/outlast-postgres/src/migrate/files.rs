@@ -97,6 +97,8 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
         "job_operator",
         include_str!("../../functions/job_operator.sql"),
     ),
+    ("account", include_str!("../../functions/account.sql")),
+    ("exclusive", include_str!("../../functions/exclusive.sql")),
     ("command", include_str!("../../functions/command.sql")),
     (
         "command_try",
