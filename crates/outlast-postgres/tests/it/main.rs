@@ -4,6 +4,7 @@
 //! time. Random runs print their seed; `OUTLAST_SEEDS=n` runs more of them, `OUTLAST_SEED=s` one again.
 
 mod claim;
+mod command;
 mod delivered;
 mod due;
 mod emit;

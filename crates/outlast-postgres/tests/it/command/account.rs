@@ -1,0 +1,129 @@
+//! Accounts of providers: throttled, limited and failing together, and nobody else with them.
+
+use super::{Desk, KEYLESS, claim};
+use crate::sql;
+
+#[tokio::test]
+async fn a_throttled_try_pauses_its_account_uncharged_and_leaves_the_others_alone() {
+    let desk = Desk::new().await;
+    for n in 0..3 {
+        desk.accept_as("pay", &format!("a{n}"), ", account => 'acme'")
+            .await;
+    }
+    desk.accept_as("pay", "b", ", account => 'bolt'").await;
+    let one = desk.claim(1).await.remove(0);
+    assert!(desk.sent(&one, KEYLESS).await);
+    let fail = "select outlast.fail($1, $2, 'throttled', 'slow down', 999999999999)";
+    assert_eq!(
+        sql::one::<String>(&desk.client, fail, &[&one.token, &one.id]).await,
+        "retry"
+    );
+    let keys: Vec<_> = desk
+        .claim(10)
+        .await
+        .into_iter()
+        .map(|one| one.key)
+        .collect();
+    assert_eq!(keys, ["b"]);
+    let sql = "select paused_until between now() + interval '59 minutes' and now() + interval '61 minutes' from outlast.account where name = 'acme'";
+    assert!(
+        sql::one::<bool>(&desk.client, sql, &[]).await,
+        "an absurd time is an hour"
+    );
+    let charged = "select coalesce(max(failures), 0)::bigint from outlast._job_state";
+    assert_eq!(sql::one::<i64>(&desk.client, charged, &[]).await, 0);
+    sql::run(&desk.client, "select outlast.resume_account('acme')").await;
+    assert_eq!(desk.claim(10).await.len(), 2);
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn no_more_of_an_account_than_its_limit_are_in_work_with_many_claimers() {
+    for planted in [false, true] {
+        let desk = Desk::new().await;
+        if planted {
+            desk.house
+                .plant("_claim_jobs", &[("continue when not pg_try_advisory_xact_lock(outlast._account_lock(g.account));", "")])
+                .await;
+        }
+        for n in 0..200 {
+            desk.accept_as("pay", &n.to_string(), ", account => 'acme'")
+                .await;
+        }
+        sql::run(
+            &desk.client,
+            "select outlast.limit_account('acme', concurrency => 3)",
+        )
+        .await;
+        let mut most = 0;
+        for _ in 0..if planted { 40 } else { 10 } {
+            let claimers = (0..6).map(|_| async {
+                let client = desk.house.connect().await;
+                claim(&client, "pay", 3).await.expect("claims")
+            });
+            futures_util::future::join_all(claimers).await;
+            most = most.max(
+                sql::one::<i64>(
+                    &desk.client,
+                    "select count(*) from outlast._job_claimed",
+                    &[],
+                )
+                .await,
+            );
+            if planted && most > 3 {
+                break;
+            }
+            desk.lose().await;
+        }
+        if planted {
+            assert!(most > 3, "counting without a lock must be found out");
+        } else {
+            assert_eq!(most, 3);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rate_lets_a_burst_through_and_then_so_many_a_second() {
+    let desk = Desk::new().await;
+    for n in 0..20 {
+        desk.accept_as("pay", &n.to_string(), ", account => 'acme'")
+            .await;
+    }
+    sql::run(
+        &desk.client,
+        "select outlast.limit_account('acme', rate => 2, burst => 5)",
+    )
+    .await;
+    assert_eq!(desk.claim(20).await.len(), 5);
+    assert!(desk.claim(20).await.len() <= 1);
+    sql::run(&desk.client, "update outlast._account_limit set filled_at = filled_at - interval '2 seconds', tokens = 0").await;
+    assert_eq!(desk.claim(20).await.len(), 4);
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn an_account_where_nobody_answers_is_found_out_about_by_one_try_at_a_time() {
+    let desk = Desk::new().await;
+    for n in 0..20 {
+        desk.accept_as("pay", &n.to_string(), ", account => 'acme'")
+            .await;
+    }
+    for one in desk.claim(5).await {
+        assert!(desk.sent(&one, KEYLESS).await);
+        desk.fail(&one, "retry").await;
+    }
+    assert!(desk.claim(10).await.is_empty(), "it is left alone");
+    sql::run(
+        &desk.client,
+        "update outlast._account set paused_until = outlast.clock()",
+    )
+    .await;
+    let probe = desk.claim(10).await;
+    assert_eq!(probe.len(), 1);
+    assert!(desk.claim(10).await.is_empty(), "while that one tries");
+    assert!(desk.sent(&probe[0], KEYLESS).await);
+    desk.record(&probe[0], "settled").await;
+    assert_eq!(desk.claim(10).await.len(), 10);
+    desk.must_be_sound().await;
+}

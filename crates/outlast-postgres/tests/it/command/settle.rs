@@ -1,0 +1,118 @@
+//! Told by key: from every state, before we knew, twice, and against what is known.
+
+use super::{Desk, KEYED, LOOKS};
+use crate::house::DEADLINE;
+use crate::sql;
+use outlast_testkit::wait_for;
+
+#[tokio::test]
+async fn a_settlement_ends_it_wherever_it_stands_and_the_owner_of_a_try_comes_too_late() {
+    for stands in [
+        "waiting", "claimed", "running", "unknown", "looking", "pending",
+    ] {
+        let desk = Desk::new().await;
+        let id = desk.accept("k").await;
+        let mut in_hand = None;
+        if stands != "waiting" {
+            let one = desk.take().await;
+            if stands != "claimed" {
+                assert!(desk.sent(&one, LOOKS).await);
+            }
+            match stands {
+                "unknown" | "looking" => drop(desk.fail(&one, "unknown").await),
+                "pending" => drop(desk.record(&one, "pending").await),
+                _ => in_hand = Some(one),
+            }
+            if stands == "looking" {
+                in_hand = Some(desk.take_later().await);
+            }
+        }
+        assert_eq!(desk.settle("k", "settled").await, "settled", "{stands}");
+        assert_eq!(desk.state(id).await, "settled", "{stands}");
+        if let Some(one) = in_hand {
+            if stands == "claimed" {
+                assert!(
+                    !desk.sent(&one, LOOKS).await,
+                    "it is done: nothing may leave"
+                );
+            } else {
+                assert_eq!(desk.record(&one, "settled").await, "late");
+            }
+        }
+        assert_eq!(desk.settle("k", "settled").await, "same");
+        assert_eq!(desk.told().await.len(), 1, "{stands}");
+        assert!(desk.incidents().await.is_empty(), "{stands}");
+        desk.must_be_sound().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_contradicts_the_settlement_is_kept_and_put_before_a_person() {
+    let desk = Desk::new().await;
+    let id = desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, KEYED).await);
+    assert_eq!(desk.settle("k", "rejected").await, "rejected");
+    assert_eq!(desk.record(&one, "settled").await, "late");
+    assert_eq!(desk.state(id).await, "rejected", "an end does not change");
+    assert_eq!(desk.settle("k", "settled").await, "contradicts");
+    assert_eq!(desk.incidents().await, ["contradicted command"]);
+    let noted: String = sql::one(
+        &desk.client,
+        "select outlast.resolve($1, 'noted', 'refunded by hand')",
+        &[&id],
+    )
+    .await;
+    assert_eq!(noted, "rejected");
+    assert!(desk.incidents().await.is_empty());
+    assert_eq!(desk.told().await.len(), 1);
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn what_is_told_before_the_command_is_there_is_not_lost() {
+    let desk = Desk::new().await;
+    assert_eq!(desk.settle("k", "settled").await, "early");
+    assert_eq!(desk.settle("k", "settled").await, "early");
+    let id = desk.accept("k").await;
+    assert_eq!(desk.state(id).await, "settled");
+    assert!(desk.claim(10).await.is_empty());
+    assert_eq!(desk.told().await.len(), 1);
+
+    desk.settle("two", "settled").await;
+    desk.settle("two", "rejected").await;
+    let id = desk.accept("two").await;
+    assert_eq!(desk.state(id).await, "waiting");
+    assert!(
+        desk.claim(10).await.is_empty(),
+        "nobody sends what may be done"
+    );
+    assert_eq!(desk.incidents().await, ["stopped command"]);
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn a_settlement_and_the_acceptance_of_its_command_take_turns() {
+    let desk = Desk::new().await;
+    let other = desk.house.connect().await;
+    let pid = sql::pid(&other).await;
+    sql::run(&desk.client, "begin").await;
+    let id = desk.accept("k").await;
+    let settling = tokio::spawn(async move {
+        let sql = "select outlast.settle('pay', 'k', 'settled', '{\"id\": 1}')";
+        sql::one::<String>(&other, sql, &[]).await
+    });
+    let observer = desk.house.connect().await;
+    sql::until_blocked(&observer, pid).await;
+    sql::run(&desk.client, "commit").await;
+    assert_eq!(
+        settling.await.expect("settles"),
+        "settled",
+        "not early: it would have been found by nobody"
+    );
+    wait_for("its end", DEADLINE, async || {
+        (desk.state(id).await == "settled").then_some(())
+    })
+    .await;
+    desk.must_be_sound().await;
+}

@@ -1,0 +1,144 @@
+//! What nobody knows: asked after, sent again only where that is safe, else a person's.
+
+use super::{Contract, Desk, KEYED, KEYLESS, LOOKS};
+use crate::sql;
+
+#[tokio::test]
+async fn a_keyless_one_is_never_sent_again_by_itself() {
+    for class in ["unknown", "unclassified"] {
+        let desk = Desk::new().await;
+        let id = desk.accept("k").await;
+        let one = desk.take().await;
+        assert!(desk.sent(&one, KEYLESS).await);
+        assert_eq!(desk.fail(&one, class).await, "unknown");
+        assert_eq!(desk.state(id).await, "unknown");
+        desk.come().await;
+        assert!(desk.claim(10).await.is_empty(), "{class}");
+        assert_eq!(desk.incidents().await, ["unknown command"]);
+        let retried: String = sql::one(&desk.client, "select outlast.retry_job($1)", &[&id]).await;
+        assert_eq!(retried, "unknown", "a retry is no way around it");
+        desk.must_be_sound().await;
+    }
+}
+
+#[tokio::test]
+async fn a_keyed_one_goes_again_with_the_same_key_inside_the_window_and_not_in_its_last_part() {
+    let desk = Desk::new().await;
+    let id = desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, KEYED).await);
+    assert_eq!(desk.fail(&one, "unknown").await, "unknown");
+    let two = desk.take_later().await;
+    assert_eq!((two.next, &two.provider_key), ('s', &one.provider_key));
+    assert_eq!(desk.state(id).await, "unknown", "until it has left again");
+    assert!(desk.sent(&two, KEYED).await);
+    assert_eq!(desk.fail(&two, "unknown").await, "unknown");
+
+    // It was claimed in time; when it would leave, the provider may forget the key before it arrives.
+    let three = desk.take_later().await;
+    sql::run(&desk.client, "update outlast._command set first_sent_at = outlast.clock() - interval '1 day' + interval '44 seconds'").await;
+    assert!(!desk.sent(&three, KEYED).await);
+    assert_eq!(desk.state(id).await, "unknown");
+    assert_eq!(desk.incidents().await, ["unknown command"]);
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn a_look_up_settles_it_and_only_proof_lets_it_go_again() {
+    let desk = Desk::new().await;
+    let id = desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, LOOKS).await);
+    assert_eq!(desk.fail(&one, "unknown").await, "unknown");
+    let look = desk.take_later().await;
+    assert_eq!(look.next, 'l');
+    assert!(
+        !desk.sent(&look, LOOKS).await,
+        "it is to be asked, not sent"
+    );
+    assert_eq!(desk.record(&look, "unsure").await, "unknown");
+    let look = desk.take_later().await;
+    assert_eq!(look.next, 'l');
+    assert_eq!(desk.record(&look, "not_applied").await, "waiting");
+    let again = desk.take().await;
+    assert_eq!(again.next, 's');
+    assert!(desk.sent(&again, LOOKS).await);
+    assert_eq!(desk.fail(&again, "unknown").await, "unknown");
+    let look = desk.take_later().await;
+    assert_eq!(desk.record(&look, "settled").await, "settled");
+    assert_eq!(
+        (desk.state(id).await.as_str(), desk.told().await.len()),
+        ("settled", 1)
+    );
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn after_a_day_of_looking_a_person_is_asked() {
+    let desk = Desk::new().await;
+    desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, LOOKS).await);
+    desk.fail(&one, "unknown").await;
+    let look = desk.take_later().await;
+    sql::run(
+        &desk.client,
+        "update outlast._command set unknown_at = unknown_at - interval '1 day'",
+    )
+    .await;
+    assert_eq!(desk.record(&look, "unsure").await, "unknown");
+    assert_eq!(desk.incidents().await, ["unknown command"]);
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn a_refusal_after_an_ambiguous_send_is_believed_only_of_a_provider_that_replays() {
+    for replays in [false, true] {
+        let desk = Desk::new().await;
+        let contract = Contract { replays, ..KEYED };
+        let id = desk.accept("k").await;
+        let one = desk.take().await;
+        assert!(desk.sent(&one, contract).await);
+        desk.fail(&one, "unknown").await;
+        let two = desk.take_later().await;
+        assert!(desk.sent(&two, contract).await);
+        let expected = if replays { "rejected" } else { "unknown" };
+        assert_eq!(desk.record(&two, "rejected").await, expected);
+        assert_eq!(desk.state(id).await, expected);
+        assert_eq!(desk.incidents().await.len(), usize::from(!replays));
+        desk.must_be_sound().await;
+    }
+}
+
+#[tokio::test]
+async fn a_clean_failure_does_not_make_an_earlier_send_known() {
+    let desk = Desk::new().await;
+    let id = desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, KEYED).await);
+    desk.fail(&one, "unknown").await;
+    let two = desk.take_later().await;
+    assert!(desk.sent(&two, KEYED).await);
+    assert_eq!(
+        desk.fail(&two, "retry").await,
+        "unknown",
+        "connection refused says nothing about the first"
+    );
+    assert_eq!(desk.state(id).await, "unknown");
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn one_that_no_worker_survives_is_not_sent_for_ever() {
+    let desk = Desk::new().await;
+    desk.accept_as("pay", "k", ", attempts => 3").await;
+    for _ in 0..3 {
+        let one = desk.take_later().await;
+        assert!(desk.sent(&one, KEYED).await);
+        desk.lose().await;
+    }
+    desk.come().await;
+    assert!(desk.claim(10).await.is_empty());
+    assert_eq!(desk.incidents().await, ["unknown command"]);
+    desk.must_be_sound().await;
+}
