@@ -102,6 +102,10 @@ begin
   _due := coalesce(enqueue.at, _at + make_interval(secs => enqueue.after_ms / 1000.0));
   if _due > _at then
     insert into outlast._job_later (id, due_at, name, alone) values (enqueue.id, _due, enqueue.name, false);
+    -- Due before everybody looks again by himself: that is news, too.
+    if _due < _at + interval '10 seconds' then
+      perform nextval('outlast._event_id');
+    end if;
   else
     insert into outlast._job_ready (seq, priority, id, name, account, tenant)
     values (nextval('outlast._event_id'), enqueue.priority, enqueue.id, enqueue.name, '', enqueue.tenant);

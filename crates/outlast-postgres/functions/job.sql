@@ -96,8 +96,8 @@ begin
 end $$;
 
 -- One that its worker may not have survived, by itself, if this process has no other such in work: else the innocent would
--- be charged with it. Under a lease of its own.
-create or replace function outlast._claim_alone(names text[], lease_ms int, process uuid, holder text) returns setof outlast._taken_job
+-- be charged with it. Under a lease of its own. `versions`: the newest of each name that this process reads.
+create or replace function outlast._claim_alone(names text[], versions int[], lease_ms int, process uuid, holder text) returns setof outlast._taken_job
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -105,7 +105,6 @@ declare
   at timestamptz := outlast.clock();
   token uuid := gen_random_uuid();
   one uuid;
-  which text;
 begin
   if process is not null and exists (
     select from outlast._lease l
@@ -114,22 +113,22 @@ begin
     where l.room = 'job' and l.process = _claim_alone.process and s.crashes > 0) then
     return;
   end if;
-  foreach which in array names loop
-    select x.id into one from outlast._job_later x
-    where x.alone and x.name = which and x.due_at <= at
-    order by x.due_at limit 1 for update skip locked;
+  for i in 1..coalesce(cardinality(names), 0) loop
+    select x.id into one from outlast._job_later x join outlast._job j on j.id = x.id
+    where x.alone and x.name = names[i] and x.due_at <= at and j.schema_version <= versions[i]
+    order by x.due_at limit 1 for update of x skip locked;
     continue when not found;
     delete from outlast._job_later x where x.id = one;
     insert into outlast._lease (token, room, process, holder, expires_at)
     values (token, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
     insert into outlast._job_claimed (id, token, started) values (one, token, true);
-    return query select t.* from outlast._taken(token, array[one], array[0::bigint]) t;
+    return query select t.* from outlast._taken(array[token], array[one], array[0::bigint]) t;
     return;
   end loop;
 end $$;
 
--- What was taken, whole. `seqs`: where each stood.
-create or replace function outlast._taken(token uuid, ids uuid[], seqs bigint[]) returns setof outlast._taken_job
+-- What was taken, whole, under which lease and from where each stood.
+create or replace function outlast._taken(tokens uuid[], ids uuid[], seqs bigint[]) returns setof outlast._taken_job
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set jit = off
@@ -137,10 +136,10 @@ set enable_seqscan = off
 as $$
 begin
   return query
-    select _taken.token, j.id, j.kind::"char", j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version::int,
+    select u.token, j.id, j.kind::"char", j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version::int,
            1 + coalesce(s.failures, 0), coalesce(s.lapses, 0), j.accepted_at, j.correlation_id, j.causation_id, j.source, j.actor,
            j.traceparent, j.content_type, j.codec_key, j.payload, m.next, m.state, m.version, m.provider_key, m.reference
-    from unnest(_taken.ids, _taken.seqs) with ordinality u (id, seq, n)
+    from unnest(_taken.tokens, _taken.ids, _taken.seqs) with ordinality u (token, id, seq, n)
     join outlast._job j on j.id = u.id
     left join outlast._job_state s on s.id = u.id
     left join outlast._command m on m.id = u.id
@@ -173,8 +172,8 @@ begin
   seqs := seqs || got.seqs;
 end $$;
 
--- Claims what may run now of these names, at most `rooms` of each, all under one lease, besides one that is to run alone.
--- Of a name every account and tenant with work gets as much as any other; what one leaves goes to the rest. `after` says per
+-- Claims what may run now of these names, at most `rooms` of each, each name under a lease of its own; or one that is to run
+-- alone, and nothing beside it. Of a name every account and tenant with work gets as much as any other; what one leaves goes to the rest. `after` says per
 -- name behind which group to begin, so that with more groups than room each has its turn, and `floors` what not to look at
 -- again (see _job_groups). A newer version than the process reads is put off, uncharged. Durable before it leaves.
 -- from: ready, later (alone); to: claimed.
@@ -189,11 +188,12 @@ as $$
 #variable_conflict use_column
 declare
   at timestamptz := outlast.clock();
-  fresh uuid := gen_random_uuid();
+  fresh uuid;
   which text;
   room int;
   ids uuid[];
   seqs bigint[];
+  tokens uuid[] := '{}';
   all_ids uuid[] := '{}';
   all_seqs bigint[] := '{}';
   g record;
@@ -208,10 +208,11 @@ begin
   perform outlast._check_running();
   perform outlast._check_lease_ms(lease_ms);
   if coalesce(cardinality(names), 0) = 0 then return; end if;
-  return query select a.* from outlast._claim_alone(
-    array(select u.name from unnest(names, rooms) u (name, room)
-          where u.room > 0 and not exists (select from outlast._job_pause p where p.name = u.name)),
-    lease_ms, process, holder) a;
+  return query
+    select a.* from (
+      select array_agg(u.name) as names, array_agg(u.version) as versions from unnest(names, versions, rooms) u (name, version, room)
+      where u.room > 0 and not exists (select from outlast._job_pause p where p.name = u.name)) u
+    cross join lateral outlast._claim_alone(u.names, u.versions, lease_ms, process, holder) a;
   if found then
     perform outlast._durable(process, seq, nonce, acked);
     return;
@@ -286,19 +287,23 @@ begin
       select coalesce(array_agg(u.id order by u.n), '{}'), coalesce(array_agg(u.seq order by u.n), '{}') into ids, seqs
       from unnest(ids, seqs) with ordinality u (id, seq, n) where u.id <> all (late);
     end if;
+    continue when cardinality(ids) = 0;
+    fresh := gen_random_uuid();
+    insert into outlast._lease (token, room, process, holder, expires_at)
+    values (fresh, 'job', _claim_jobs.process, _claim_jobs.holder, at + make_interval(secs => lease_ms / 1000.0));
+    insert into outlast._job_claimed (id, token, account) select j.id, fresh, j.account from outlast._job j where j.id = any (ids);
+    if taken_of <> '{}' then
+      perform outlast._account_took(j.account, count(*)::int)
+      from outlast._job j where j.id = any (ids) and taken_of ? j.account group by j.account;
+      taken_of := '{}';
+    end if;
+    tokens := tokens || array_fill(fresh, array[cardinality(ids)]);
     all_ids := all_ids || ids;
     all_seqs := all_seqs || seqs;
   end loop;
   if cardinality(all_ids) = 0 then return; end if;
-  insert into outlast._lease (token, room, process, holder, expires_at)
-  values (fresh, 'job', _claim_jobs.process, _claim_jobs.holder, at + make_interval(secs => lease_ms / 1000.0));
-  insert into outlast._job_claimed (id, token, account) select j.id, fresh, j.account from outlast._job j where j.id = any (all_ids);
-  if taken_of <> '{}' then
-    perform outlast._account_took(j.account, count(*)::int)
-    from outlast._job j where j.id = any (all_ids) and taken_of ? j.account group by j.account;
-  end if;
   perform outlast._durable(process, seq, nonce, acked);
-  return query select t.* from outlast._taken(fresh, all_ids, all_seqs) t;
+  return query select t.* from outlast._taken(tokens, all_ids, all_seqs) t;
 end $$;
 
 -- The claim of a runner in another language, who marks nothing: what somebody was lost with counts as started.
@@ -372,15 +377,54 @@ begin
   select u, outlast.clock(), outcome, outlast._clean(_end_jobs.reason) from unnest(ids) u;
 end $$;
 
--- The same for a worker, which completes many at once.
-create or replace function outlast._complete_jobs(token uuid, ids uuid[]) returns void
+-- The same for a worker, which completes many at once. `repeated`: the answer to the same call was perhaps lost, so what has
+-- ended stays as it is.
+create or replace function outlast._complete_jobs(token uuid, ids uuid[], repeated boolean default false) returns void
 language plpgsql volatile
 as $$
 declare
   l outlast._lease := outlast._prove(_complete_jobs.token);
 begin
   perform outlast._guard(l.expires_at);
-  perform outlast._end_jobs(l, ids, 'd', null);
+  perform outlast._end_jobs(l, outlast._not_ended(ids, repeated), 'd', null);
+end $$;
+
+create or replace function outlast._not_ended(ids uuid[], repeated boolean) returns uuid[]
+language plpgsql stable
+as $$
+begin
+  if not repeated then return ids; end if;
+  return array(select u from unnest(ids) u where not exists (select from outlast._job_end e where e.id = u));
+end $$;
+
+-- The last completions of a claim and its end, in one commit. The locks of an end first: two that each hold the shared lock of
+-- a completion and want the exclusive one never end. Answers how many were left and are given back.
+create or replace function outlast._complete_and_finish_jobs(token uuid, ids uuid[], repeated boolean default false) returns int
+language plpgsql volatile
+set lock_timeout = '8s'
+as $$
+declare
+  l outlast._lease := outlast._take(_complete_and_finish_jobs.token);
+  n int;
+begin
+  if l.token is null then perform outlast._prove(token); end if;         -- which says that it is lost
+  perform outlast._guard(l.expires_at);
+  perform outlast._end_jobs(l, outlast._not_ended(ids, repeated), 'd', null);
+  n := outlast._give_back(l, false);
+  delete from outlast._lease x where x.token = l.token;
+  return n;
+end $$;
+
+-- Whether the transaction `xid`, whose COMMIT was not answered, has ended this job; null while it is open.
+create or replace function outlast._job_landed(id uuid, xid xid8) returns boolean
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+begin
+  if _job_landed.xid < pg_current_xact_id() and not pg_visible_in_snapshot(_job_landed.xid, pg_current_snapshot()) then
+    return null;
+  end if;
+  return exists (select from outlast._job_end e where e.id = _job_landed.id);
 end $$;
 
 -- Written, and committed, before these start: their worker may not survive them.
@@ -394,9 +438,12 @@ begin
 end $$;
 
 -- What becomes of a job whose try has failed: another try later, or a person's decision. Whoever asked it to go while it ran
--- has his way now.
+-- has his way now. `attempts`: how many there are, where the job says nothing itself. `first_ms` and `most_ms`: the longest
+-- pause after the first failure, and the longest at all.
 -- from: claimed; to: later, incident, ended (cancelled).
-create or replace function outlast._fail_job(l outlast._lease, id uuid, class text, txt text, after_ms bigint, charged boolean)
+create or replace function outlast._fail_job(
+  l outlast._lease, id uuid, class text, txt text, after_ms bigint, charged boolean, attempts int default null,
+  first_ms bigint default null, most_ms bigint default null)
 returns text
 language plpgsql volatile
 as $$
@@ -424,13 +471,13 @@ begin
     insert into outlast._job_end (id, at, state, reason) values (id, outlast.clock(), 'x', s.cancel);
     return 'cancelled';
   end if;
-  if class = 'permanent' or s.failures >= coalesce(j.attempts, 8) then
+  if class = 'permanent' or s.failures >= coalesce(j.attempts, _fail_job.attempts, 8) then
     update outlast._job_state x set incident_at = outlast.clock() where x.id = _fail_job.id;
     return 'quarantined';
   end if;
   -- A told waiting time may only lengthen ours, up to an hour for a throttled try and a week for any other.
   perform outlast._put_off(id,
-    least(greatest(wait, case when charged then outlast._backoff(s.failures) else interval '1 second' end),
+    least(greatest(wait, case when charged then outlast._backoff(s.failures, first_ms, most_ms) else interval '1 second' end),
           case when charged then interval '7 days' else interval '1 hour' end));
   return 'retry';
 end $$;

@@ -79,13 +79,15 @@ begin
   if exists (select from outlast._command m where m.id = cancel.id) then
     return outlast._cancel_command(cancel.id, cancel.reason, coalesce(cancel.actor, session_user));
   end if;
-  -- Whoever is claiming it at this moment is waited for; what he has done is seen by the next statement.
-  delete from outlast._job_ready x where x.id = cancel.id;
-  if not found then
+  loop
+    -- Whoever is claiming it at this moment is waited for; what he has done is seen by the next statement.
+    delete from outlast._job_ready x where x.id = cancel.id;
+    exit when found;
     delete from outlast._job_later x where x.id = cancel.id;
-  end if;
-  if not found then
+    exit when found;
     select * into s from outlast._job_status(cancel.id);
+    -- Its time has come between the two looks.
+    continue when s.state = 'waiting' and s.incident_at is null;
     if s.state = 'running' then
       insert into outlast._job_state as x (id, cancel, cancel_by, changed_at)
       values (cancel.id, outlast._clean(cancel.reason), coalesce(cancel.actor, session_user), outlast.clock())
@@ -94,7 +96,8 @@ begin
     elsif s.incident_at is null then
       return s.state;
     end if;
-  end if;
+    exit;
+  end loop;
   update outlast._job_state x set incident_at = null where x.id = cancel.id and x.incident_at is not null;
   insert into outlast._job_end (id, at, state, reason) values (cancel.id, outlast.clock(), 'x', outlast._clean(cancel.reason));
   return 'withdrawn';

@@ -1,9 +1,12 @@
 -- Parked: what a consumer could not complete yet, as whole copies. Only failures touch these mutable rows.
 
 -- Full jitter: anything between nothing and 1 s, 2 s, 4 s .. 10 minutes.
-create or replace function outlast._backoff(failures int) returns interval
+create or replace function outlast._backoff(failures int, first_ms bigint default null, most_ms bigint default null) returns interval
 language sql volatile parallel safe
-as $$ select make_interval(secs => random() * least(600, power(2, least(greatest(failures, 1), 11) - 1))) $$;
+as $$
+  select make_interval(secs => random() * least(coalesce(most_ms, 600000),
+    coalesce(first_ms, 1000) * power(2, least(greatest(failures, 1), 31) - 1)) / 1000)
+$$;
 
 -- Text from outside is hostile: control characters go, the rest is cut.
 create or replace function outlast._clean(txt text) returns text
@@ -190,7 +193,10 @@ begin
 end $$;
 
 -- The same; during an outage of the destination a try is not charged, whatever its class.
-create or replace function outlast._fail(token uuid, id uuid, class text, reason text, after_ms bigint, charged boolean)
+-- What comes after it is of jobs only: see _fail_job.
+create or replace function outlast._fail(
+  token uuid, id uuid, class text, reason text, after_ms bigint, charged boolean, attempts int default null,
+  first_ms bigint default null, most_ms bigint default null)
 returns text
 language plpgsql volatile
 as $$
@@ -209,7 +215,7 @@ begin
       raise exception 'event % is parked: a later try owns it', _fail.id using errcode = 'OL003';
     end if;
   elsif l.room = 'job' then
-    return outlast._fail_job(l, _fail.id, _fail.class, txt, after_ms, charged);
+    return outlast._fail_job(l, _fail.id, _fail.class, txt, after_ms, charged, attempts, first_ms, most_ms);
   elsif l.room <> 'parked' or l.event_id <> _fail.id then
     raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
   end if;

@@ -46,5 +46,8 @@ begin
   if l.token is null then
     raise exception 'lease % is lost: somebody newer owns its work', _settled.token using errcode = 'OL001';
   end if;
+  if l.room = 'job' then
+    return exists (select from outlast._job_end e where e.id = _settled.id);
+  end if;
   return exists (select from outlast._sealed(l.consumer, array[_settled.id]));
 end $$;
