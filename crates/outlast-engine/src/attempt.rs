@@ -1,4 +1,4 @@
-//! What a handler gets: one try of one event, under a lease.
+//! What a handler gets: one try of one event or job, under a lease.
 
 use crate::{
     crash::{self, Point},
@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use outlast_core::{
-    Codec, CodecError, Consumable, Failure, Outcome,
+    Codec, CodecError, Consumable, Failure, Job, Outcome, Payload, Unreadable,
     codec::{self, Decoding},
 };
 use outlast_postgres::{Error, tx::OwnedTx};
@@ -20,7 +20,7 @@ use std::{
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// One try of one event, under a lease. Derefs to the payload.
+/// One try of one event or one job, under a lease. Derefs to the payload.
 ///
 /// ```
 /// # use outlast_engine::Attempt;
@@ -113,9 +113,33 @@ impl Attempt<Raw> {
     }
 }
 
-impl<T: Consumable> Attempt<T> {
+/// How a payload is read: the newest version there is, and what makes it of older ones.
+pub(crate) struct Shape<T> {
+    newest: u16,
+    upcast: fn(u16, serde_json::Value) -> Result<T, Unreadable>,
+}
+
+impl<T: Consumable> Shape<T> {
+    pub(crate) fn of_event() -> Self {
+        Self {
+            newest: T::version(),
+            upcast: T::upcast,
+        }
+    }
+}
+
+impl<T: Job> Shape<T> {
+    pub(crate) fn of_job() -> Self {
+        Self {
+            newest: T::VERSION,
+            upcast: <T as Job>::upcast,
+        }
+    }
+}
+
+impl<T: Payload> Attempt<T> {
     /// Decodes the payload, if it is encoded, and reads it. The user's own code runs here: its panics are failures.
-    pub(crate) async fn open(mut delivery: Delivery) -> Result<Self, Unread> {
+    pub(crate) async fn open(mut delivery: Delivery, shape: Shape<T>) -> Result<Self, Unread> {
         if let (Some(key), Some(codec)) = (&delivery.event.codec_key, &delivery.codec) {
             let decoded = around::caught(decode(codec.as_ref(), &delivery.event, key)).await;
             let plain = match decoded.map_err(Unread::Failed)? {
@@ -133,11 +157,11 @@ impl<T: Consumable> Attempt<T> {
             (event.payload, event.codec_key) = (plain.into(), None);
             delivery.event = Arc::new(event);
         }
-        around::catch(|| Self::read(delivery)).map_err(Unread::Failed)
+        around::catch(|| Self::read(delivery, &shape)).map_err(Unread::Failed)
     }
 
     /// Reads the payload. What cannot be read is permanent: the same bytes will not read tomorrow.
-    pub(crate) fn read(delivery: Delivery) -> Result<Self, Failure> {
+    pub(crate) fn read(delivery: Delivery, shape: &Shape<T>) -> Result<Self, Failure> {
         let event = &delivery.event;
         let unreadable = |why: &dyn fmt::Display| {
             Failure::permanent(format_args!(
@@ -156,12 +180,12 @@ impl<T: Consumable> Attempt<T> {
                 "it is encrypted with key {key}, and this worker has no codec: give it the one that it was emitted with"
             )));
         }
-        let newest = T::version();
+        let newest = shape.newest;
         let payload = if event.version == newest {
             serde_json::from_slice(&event.payload).map_err(|error| unreadable(&error))?
         } else if event.version < newest {
             let old = serde_json::from_slice(&event.payload).map_err(|error| unreadable(&error))?;
-            T::upcast(event.version, old).map_err(|why| unreadable(&why.reason()))?
+            (shape.upcast)(event.version, old).map_err(|why| unreadable(&why.reason()))?
         } else {
             // The loops let such events wait for a newer worker; one that gets here is no fault of the event.
             return Err(Failure::retry(format_args!(
@@ -178,14 +202,14 @@ impl<T: Consumable> Attempt<T> {
 }
 
 impl<T> Attempt<T> {
-    /// The event's id: the same for every try, after replay and after restore. Send it to a provider that knows
+    /// The id of the event or job: the same for every try, after replay and after restore. Send it to a provider that knows
     /// idempotency keys.
     pub fn id(&self) -> Uuid {
         self.delivery.event.id
     }
 
-    /// Which try this is, from 1: one more than the failures charged to the event and the times its batch was taken over,
-    /// also where this event had not started by then.
+    /// Which try this is, from 1: one more than the failures charged to it and, of an event, the times its batch was taken
+    /// over, also where it had not started by then.
     pub fn number(&self) -> u32 {
         self.delivery.number
     }
@@ -202,7 +226,7 @@ impl<T> Attempt<T> {
         self.delivery.given_up().await;
     }
 
-    /// The handle to emit with from here: this event's tenant, actor, story and trace, and this event as the cause.
+    /// The handle to emit and enqueue with from here: its tenant, actor, story and trace, and itself as the cause.
     pub fn outlast(&self) -> &Outlast {
         self.outlast.get_or_init(|| {
             Outlast::caused_by(&self.delivery.event, self.delivery.codec.clone())
@@ -217,12 +241,12 @@ impl<T> Attempt<T> {
         Uuid::new_v5(&self.id(), name.as_bytes())
     }
 
-    /// Whose event it is; empty where there is only one tenant.
+    /// Whose it is; empty where there is only one tenant.
     pub fn tenant(&self) -> &str {
         &self.delivery.event.tenant
     }
 
-    /// What the event is about.
+    /// What the event is about; of a job, its key.
     pub fn key(&self) -> Option<&str> {
         self.delivery.event.key.as_deref()
     }
@@ -244,12 +268,12 @@ impl<T> Attempt<T> {
         self.delivery.event.version
     }
 
-    /// When it was emitted, by the database's clock.
+    /// When it was emitted or enqueued, by the database's clock.
     pub fn emitted_at(&self) -> SystemTime {
         self.delivery.event.emitted_at
     }
 
-    /// On whose behalf it was emitted.
+    /// On whose behalf it was emitted or enqueued.
     pub fn actor(&self) -> Option<&str> {
         self.delivery.event.actor.as_deref()
     }
@@ -281,21 +305,21 @@ impl<T> Attempt<T> {
         &self.delivery.event.payload
     }
 
-    /// Completes this event in your own transaction and commits it: for handlers that first call out and then write.
+    /// Completes this event or job in your own transaction and commits it: for handlers that first call out and then write.
     ///
     /// Takes the transaction, so that it can be neither forgotten nor used again. When it returns `Ok`, your rows and
     /// the completion are committed together. When it returns `Err`, nothing is, unless the class is *unknown*: then the
     /// connection broke while COMMIT was on its way, and Outlast finds out before anybody tries again.
     ///
     /// # Errors
-    /// When the lease was lost meanwhile, or the event completed by another try, everything is rolled back.
+    /// When the lease was lost meanwhile, or it was completed by another try, everything is rolled back.
     /// Return the failure as it is.
     pub async fn seal(&self, tx: impl OwnedTx) -> Result<Sealed, Failure> {
         let state = &self.delivery.seal;
         if !state.is_open() {
             rollback(tx).await;
             return Err(Failure::permanent(
-                "seal: this event is sealed already, or will be by on_tx or on_batch",
+                "seal: this is sealed already, or will be by on_tx or on_batch",
             ));
         }
         let mut tx = tx;

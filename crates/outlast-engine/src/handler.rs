@@ -8,6 +8,7 @@ pub(crate) mod around;
 mod batch;
 mod effect;
 mod endpoint;
+mod job;
 pub(crate) mod publish;
 pub(crate) mod seal;
 mod tx;
@@ -20,6 +21,7 @@ pub use around::{About, Running};
 pub(crate) use batch::BatchHandler;
 pub(crate) use effect::{EffectHandler, RawHandler};
 pub(crate) use endpoint::EndpointHandler;
+pub(crate) use job::JobHandler;
 pub(crate) use seal::{Seal, SealState};
 pub(crate) use tx::{Through, TxHandler};
 
@@ -88,6 +90,8 @@ pub(crate) struct Delivery {
     pub(crate) event: Arc<Received>,
     /// Where the event is, and its completion will be.
     pub(crate) schema: Schema,
+    /// What kind of work it is.
+    pub(crate) kind: Kind,
     /// The lease that it runs under.
     pub(crate) token: Uuid,
     /// Which try it is, from 1.
@@ -112,6 +116,7 @@ impl Delivery {
         Self {
             event,
             schema: Schema::DEFAULT,
+            kind: Kind::Consumer,
             token,
             number,
             deadline,
@@ -125,6 +130,11 @@ impl Delivery {
     pub(crate) fn in_schema(mut self, schema: Schema) -> Self {
         self.schema = schema;
         self
+    }
+
+    /// The same, of this kind.
+    pub(crate) fn of(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
     /// With what decodes its payload.
@@ -196,9 +206,30 @@ impl BatchEnd {
     }
 }
 
-/// What all tries of a consumer share.
+/// What runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A consumer, for its events.
+    Consumer,
+    /// A job.
+    Job,
+}
+
+impl Kind {
+    /// The word for people.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Consumer => "consumer",
+            Self::Job => "job",
+        }
+    }
+}
+
+/// What all tries of a consumer, or of the jobs of a name, share.
 #[derive(Clone)]
 pub(crate) struct Context {
+    pub(crate) kind: Kind,
+    /// The name of the consumer, or of the job.
     pub(crate) consumer: Arc<str>,
     /// The order of each key is kept.
     pub(crate) ordered: bool,
@@ -208,7 +239,7 @@ pub(crate) struct Context {
     pub(crate) accepted: Option<Accepted>,
 }
 
-/// Handles one event at a time.
+/// Handles one event, or one job, at a time.
 pub(crate) trait One<S>: Send + Sync {
     fn start(self: Arc<Self>, context: Context, state: S, delivery: Delivery) -> JoinHandle<End>;
 }

@@ -9,6 +9,7 @@ mod consumer;
 mod crash;
 #[cfg(feature = "crash-points")]
 pub mod crash;
+mod enqueue;
 mod handler;
 mod outlast;
 mod run;
@@ -19,8 +20,9 @@ mod worker;
 
 pub use attempt::{Attempt, Raw, Sealed};
 pub use consumer::{BatchFn, Consumer, Start, TxFn};
+pub use enqueue::Enqueue;
 pub use handler::{About, Running};
 pub use outlast::{Emit, Outlast};
 pub use run::broker::{Imported, import_dead};
-pub use settings::{Settings, duration};
-pub use worker::{Described, DescribedConsumer, Worker};
+pub use settings::{JobSettings, Settings, duration};
+pub use worker::{Described, DescribedConsumer, DescribedJob, Worker};

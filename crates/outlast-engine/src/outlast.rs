@@ -1,6 +1,7 @@
 //! The handle an application emits with. No connection, no I/O: it only knows whose and who.
 //!
-//! The statement behind it is `outlast_postgres::event`; what handles the events is `consumer` and `worker`.
+//! The statement behind it is `outlast_postgres::event`; what handles the events is `consumer` and `worker`. Jobs by the
+//! same handle: `enqueue`.
 
 use crate::{
     attempt::Attempt,
@@ -42,12 +43,12 @@ use uuid::Uuid;
 pub struct Outlast {
     /// Or what is wrong with the name.
     schema: Result<Schema, Arc<str>>,
-    tenant: Cow<'static, str>,
-    actor: Option<Arc<str>>,
+    pub(crate) tenant: Cow<'static, str>,
+    pub(crate) actor: Option<Arc<str>>,
     correlation: Option<Uuid>,
     causation: Option<Uuid>,
     traceparent: Option<Arc<str>>,
-    codec: Option<Arc<dyn Codec>>,
+    pub(crate) codec: Option<Arc<dyn Codec>>,
 }
 
 impl fmt::Debug for Outlast {
@@ -105,7 +106,7 @@ impl Outlast {
         }
     }
 
-    /// The handle inside a handler: this event's tenant, actor and trace, and this event as the cause.
+    /// The handle inside a handler: its tenant, actor and trace, and itself as the cause.
     pub(crate) fn caused_by(event: &Received, codec: Option<Arc<dyn Codec>>) -> Self {
         Self {
             schema: Ok(Schema::DEFAULT),
@@ -163,7 +164,7 @@ impl Outlast {
         }
     }
 
-    fn in_schema(&self) -> Result<Schema, Error> {
+    pub(crate) fn in_schema(&self) -> Result<Schema, Error> {
         self.schema
             .clone()
             .map_err(|why| Error::Config(why.to_string()))
@@ -335,18 +336,79 @@ pub struct Emit<'a, E> {
     id: Option<Uuid>,
 }
 
-/// The event that led to another, the story of both, and the trace.
-struct Cause {
+/// What led to an intent, the story of both, and the trace.
+pub(crate) struct Cause {
     id: Uuid,
     story: Uuid,
     traceparent: Option<String>,
 }
 
+impl Cause {
+    pub(crate) fn of<T>(attempt: &Attempt<T>) -> Self {
+        Self {
+            id: attempt.id(),
+            story: attempt.correlation_id(),
+            traceparent: attempt.traceparent().map(str::to_owned),
+        }
+    }
+}
+
+/// What stands beside an intent about where it comes from.
+pub(crate) struct Origin<'a> {
+    pub(crate) causation: Option<Uuid>,
+    pub(crate) correlation: Option<Uuid>,
+    pub(crate) traceparent: Option<&'a str>,
+}
+
+impl Outlast {
+    /// What the intent says of its cause, else what the handle does.
+    pub(crate) fn cause<'a>(&'a self, named: Option<&'a Cause>) -> Origin<'a> {
+        // The handle's own trace is the younger span.
+        let ours = self.traceparent.as_deref();
+        match named {
+            Some(cause) => Origin {
+                causation: Some(cause.id),
+                correlation: Some(cause.story),
+                traceparent: ours.or(cause.traceparent.as_deref()),
+            },
+            None => Origin {
+                causation: self.causation,
+                correlation: self.correlation,
+                traceparent: ours,
+            },
+        }
+    }
+}
+
 /// What is stored instead of a payload, and what tells its content from another where that is asked.
-struct Encoded {
-    key: String,
-    bytes: Vec<u8>,
-    digest: Option<Vec<u8>>,
+pub(crate) struct Encoded {
+    pub(crate) key: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) digest: Option<Vec<u8>>,
+}
+
+impl Encoded {
+    /// What a codec makes of a payload, if it makes anything of it. `compared`: it is told from others by its content.
+    pub(crate) fn of(
+        codec: &dyn Codec,
+        about: &codec::About<'_>,
+        json: &str,
+        compared: bool,
+    ) -> Result<Option<Self>, Error> {
+        let failed = |why| Error::Codec {
+            name: about.name.to_owned(),
+            why,
+        };
+        let Some(encoded) = codec.encode(about, json.as_bytes()).map_err(failed)? else {
+            return Ok(None);
+        };
+        let digest = compared.then(|| codec.digest(about, json.as_bytes()));
+        Ok(Some(Self {
+            key: encoded.key,
+            bytes: encoded.bytes,
+            digest: digest.transpose().map_err(failed)?,
+        }))
+    }
 }
 
 impl<E> fmt::Debug for Emit<'_, E> {
@@ -377,11 +439,7 @@ impl<E> Emit<'_, E> {
 
     /// Names the event that led to this one. `attempt.outlast().emit(..)` does it by itself.
     pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
-        self.cause = Some(Cause {
-            id: attempt.id(),
-            story: attempt.correlation_id(),
-            traceparent: attempt.traceparent().map(str::to_owned),
-        });
+        self.cause = Some(Cause::of(attempt));
         self
     }
 
@@ -400,14 +458,7 @@ impl<E: Event> Emit<'_, E> {
         let headers = (!self.headers.is_empty())
             .then(|| to_json(&self.headers))
             .transpose()?;
-        let (causation_id, correlation_id, traceparent) = match &self.cause {
-            Some(cause) => (
-                Some(cause.id),
-                Some(cause.story),
-                cause.traceparent.as_deref(),
-            ),
-            None => (self.outlast.causation, self.outlast.correlation, None),
-        };
+        let cause = self.outlast.cause(self.cause.as_ref());
         let encoded = self.encode(&json, key.as_deref())?;
         let body = match &encoded {
             Some(encoded) => Body::Bytes {
@@ -429,10 +480,9 @@ impl<E: Event> Emit<'_, E> {
             aggregate_version: self.event.aggregate_version(),
             strict_key: E::STRICT_KEY,
             actor: self.outlast.actor.as_deref(),
-            correlation_id,
-            causation_id,
-            // The handle's own is the younger span.
-            traceparent: self.outlast.traceparent.as_deref().or(traceparent),
+            correlation_id: cause.correlation,
+            causation_id: cause.causation,
+            traceparent: cause.traceparent,
             headers: headers.as_deref(),
             ..Envelope::new(E::NAME, E::VERSION, body)
         };
@@ -452,20 +502,8 @@ impl<E: Event> Emit<'_, E> {
         // What no reader could be trusted with is found before it cannot be seen any more.
         event::check_json(E::NAME, json)?;
         let about = codec::About::new(E::NAME, E::VERSION, &self.outlast.tenant, key);
-        let failed = |why| Error::Codec {
-            name: E::NAME.to_owned(),
-            why,
-        };
-        let Some(encoded) = codec.encode(&about, json.as_bytes()).map_err(failed)? else {
-            return Ok(None);
-        };
         let compared = self.dedup.is_some() || self.id.is_some();
-        let digest = compared.then(|| codec.digest(&about, json.as_bytes()));
-        Ok(Some(Encoded {
-            key: encoded.key,
-            bytes: encoded.bytes,
-            digest: digest.transpose().map_err(failed)?,
-        }))
+        Encoded::of(codec.as_ref(), &about, json, compared)
     }
 }
 
@@ -482,7 +520,7 @@ fn check_name<E: Event>() -> Result<(), Error> {
     outlast_core::name::check_event(E::NAME).map_err(|bad| Error::BadName(bad.to_string()))
 }
 
-fn to_json<T: serde::Serialize>(value: &T) -> Result<String, Error> {
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, Error> {
     serde_json::to_string(value)
         .map_err(|error| Error::BadPayload(format!("this value cannot be JSON: {error}")))
 }

@@ -1,4 +1,4 @@
-//! A running worker: check where we are, register, then one loop a consumer until told to stop.
+//! A running worker: check where we are, register, then one loop a consumer, and one for all jobs, until told to stop.
 //!
 //! Connections: two for claims and records, one for renewals, one for wake-up, and in the one process that is elected for
 //! maintenance another one while it does a pass; the handlers' own pools are theirs.
@@ -26,10 +26,12 @@ use wake::Bell;
 
 pub(crate) mod accepted;
 pub(crate) mod batch;
+mod books;
 pub(crate) mod broker;
 pub(crate) mod consumer;
 pub(crate) mod destination;
 mod flush;
+pub(crate) mod job;
 pub(crate) mod leases;
 mod maintenance;
 mod record;
@@ -38,6 +40,7 @@ pub(crate) mod registry;
 mod relay;
 pub(crate) mod signal;
 mod sweep;
+pub(crate) mod tally;
 mod tries;
 pub(crate) mod wake;
 
@@ -109,12 +112,12 @@ where
     let store = Store::new(connections.clone(), place.clone());
     let pooled = check(&target, &place).await?;
     let leases = Leases::new(plan.settings.lease);
-    let (common, planned, relays) = Common::of(plan, &store, &leases);
+    let (common, planned, jobs, relays) = Common::of(plan, &store, &leases);
     let consumers = register(&common, planned).await?;
     let ids = consumers.iter().map(|consumer| consumer.id).collect();
     let sweep = Arc::new(Sweep::new(store.clone(), ids, leases.length()));
     crash::at(Point::Registered);
-    tracing::info!(process = %place.process(), database = %target, consumers = consumers.len(), "worker is running");
+    tracing::info!(process = %place.process(), database = %target, consumers = consumers.len(), jobs = jobs.len(), "worker is running");
 
     let bell = Bell::default();
     let mut helpers = JoinSet::new();
@@ -136,6 +139,10 @@ where
             None => loops.spawn(consumer::run(consumer, sweep, bell.clone(), stopped)),
             Some(deliveries) => loops.spawn(broker::run(consumer, deliveries, sweep, stopped)),
         };
+    }
+    if !jobs.is_empty() {
+        let jobs = job::Jobs::new(&common, jobs);
+        loops.spawn(job::run(jobs, bell.clone(), stopped.clone()));
     }
     for (name, broker) in relays {
         let relay = relay::Relay::new(common.clone(), name, broker, bell.clone());

@@ -4,9 +4,14 @@
 
 pub use outlast_core::duration;
 
+mod job;
+
+pub use job::JobSettings;
+
+use outlast_core::job::Options;
 use outlast_postgres::{Error, event::PAYLOAD_LIMIT, schema::Schema};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Times and bounds of a worker. In `outlast.toml` times are written `"15s"`, `"500ms"`, `"5m"`.
 ///
@@ -39,12 +44,12 @@ pub struct Settings {
     /// How long a handler may go on after its deadline before it counts as failed. 5 s.
     #[serde(with = "duration")]
     pub grace: Duration,
-    /// After how many failed tries an event is quarantined. 8.
+    /// After how many failed tries an event is quarantined, and a job stopped: a person must look. 8.
     pub attempts: u32,
     /// How long to wait for running handlers when the worker stops. 25 s.
     #[serde(with = "duration")]
     pub drain: Duration,
-    /// How many handlers of one consumer run at once, unless the consumer says otherwise. 8.
+    /// How many handlers of one consumer, or of the jobs of one name, run at once, unless it says otherwise. 8.
     pub concurrency: usize,
     /// The most events in one batch. 1,000.
     pub batch_rows: usize,
@@ -60,6 +65,9 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// The most connections of the engine; the pools of your handlers are yours. 4.
     pub connections: usize,
+    /// How jobs are run, by name: `[job.send_receipt]`. It has the last word over what the code says.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub job: BTreeMap<String, JobSettings>,
 }
 
 impl Default for Settings {
@@ -80,6 +88,7 @@ impl Default for Settings {
             flush: Duration::from_millis(10),
             heartbeat: Duration::from_secs(5),
             connections: 4,
+            job: BTreeMap::new(),
         }
     }
 }
@@ -96,6 +105,14 @@ impl Settings {
         } else {
             Err(Error::Config(problems.join("; ")))
         }
+    }
+
+    /// How the jobs of a name are run, where the code says this.
+    pub fn options_of(&self, name: &str, code: &Options) -> Options {
+        let told = self.job.get(name).map(|job| job.over(code));
+        let mut options = told.unwrap_or_else(|| code.clone());
+        options.attempts = options.attempts.or(Some(self.attempts));
+        options
     }
 
     pub(crate) fn problems(&self) -> Vec<String> {
@@ -175,6 +192,10 @@ impl Settings {
             between("connections", self.connections, 2, 100),
         ] {
             require(holds, problem);
+        }
+        for (name, job) in &self.job {
+            let told = job.over(&Options::new()).problems();
+            problems.extend(told.into_iter().map(|why| format!("job.{name}: {why}")));
         }
         problems
     }

@@ -6,7 +6,7 @@ use outlast_core::{Codec, Event, codec::About};
 use outlast_postgres::{
     Error, connect, migrate,
     schema::Schema,
-    store::{Claim, Place, Store},
+    store::{Claim, Place, Rooms, Store},
     tx::{Pool, Tx},
 };
 use tokio::{sync::Semaphore, time::Instant};
@@ -18,12 +18,13 @@ use crate::{
         self, batch,
         consumer::{Consumer, Room},
         destination::{Destination, Purpose},
+        job::Jobs,
         leases::Leases,
         never,
     },
 };
 
-/// Runs a [`Worker`]'s consumers in the calling task, against a real database of the test's own.
+/// Runs a [`Worker`]'s jobs and consumers in the calling task, against a real database of the test's own.
 ///
 /// The database is the one that `pool` leads to, reached by the worker's own connections through
 /// `OUTLAST_DATABASE_URL` or `DATABASE_URL`; the schema is installed if it is not there. Its clock becomes the test's:
@@ -33,6 +34,7 @@ pub struct TestWorker<S> {
     client: Client,
     schema: Schema,
     consumers: Vec<Consumer<S>>,
+    jobs: Jobs<S>,
     codec: Option<Arc<dyn Codec>>,
 }
 
@@ -46,7 +48,7 @@ impl<S> std::fmt::Debug for TestWorker<S> {
 /// What [`TestWorker::run_until_idle`] did.
 #[derive(Clone, Debug)]
 pub struct Idle {
-    /// How many events were completed, counted once per consumer.
+    /// How many events were completed, counted once per consumer, and jobs.
     pub handled: usize,
     /// What needs a person now.
     pub incidents: Vec<Incident>,
@@ -55,7 +57,7 @@ pub struct Idle {
 /// Something that a machine cannot resolve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    /// What kind: `quarantined event`.
+    /// What kind: `quarantined event`, `stopped job`.
     pub kind: String,
     /// The last failure's reason.
     pub reason: String,
@@ -90,18 +92,19 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         let store = Store::new(connect::pool(&target, 2)?, place);
         // Nobody renews here: one batch runs at a time, and a test's handler may take its time.
         let leases = Leases::new(Duration::from_secs(300));
-        let (common, planned, _) = run::register::Common::of(plan, &store, &leases);
+        let (common, planned, jobs, _) = run::register::Common::of(plan, &store, &leases);
         let consumers = run::register::register(&common, planned).await?;
         Ok(Self {
             client,
             schema,
             consumers,
+            jobs: Jobs::new(&common, jobs),
             codec,
         })
     }
 
-    /// Runs everything that is due: consumers in the order of their registration, events in the order of the log, one
-    /// at a time, until nobody finds anything. What waits for a later time stays: see [`TestWorker::advance`].
+    /// Runs everything that is due: consumers in the order of their registration, events in the order of the log, then jobs
+    /// in the order of their names' registration, one at a time, until nobody finds anything. What waits for a later time stays: see [`TestWorker::advance`].
     ///
     /// # Panics
     /// When the database fails.
@@ -114,6 +117,10 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
                     found = true;
                     handled += done;
                 }
+            }
+            while let Some(done) = one_job(&self.jobs).await.expect("a test database answers") {
+                found = true;
+                handled += done;
             }
             if !found {
                 break;
@@ -260,6 +267,27 @@ async fn one<S: Clone + Send + Sync + 'static>(
     };
     let ended = batch::run(&consumer, &slots, (events, Purpose::Work), asked, &never()).await;
     Ok(Some(ended.done))
+}
+
+/// One job, run to its end: of the first name that has one. How many were completed, or none if there was nothing.
+async fn one_job<S: Clone + Send + Sync + 'static>(jobs: &Jobs<S>) -> Result<Option<usize>, Error> {
+    jobs.store.reclaim_jobs(1).await?;
+    jobs.store.promote(1000).await?;
+    for name in &jobs.names {
+        let asked = Instant::now();
+        let mut rooms = Rooms::default();
+        name.ask_for_one(&mut rooms);
+        let taken = jobs.claim(&rooms).await?;
+        if taken.is_empty() {
+            continue;
+        }
+        let (consumer, slots) = name.runs();
+        let work = taken.into_iter().map(|one| one.work).collect();
+        let batch = (work, Purpose::Work);
+        let ended = batch::run(&consumer, &slots, batch, asked, &never()).await;
+        return Ok(Some(ended.done));
+    }
+    Ok(None)
 }
 
 /// Replaces the one clock of this schema by one that a test can move.

@@ -3,15 +3,16 @@
 //! Here it is only written down and checked; `run` makes it move.
 
 use crate::{
+    attempt::Attempt,
     consumer::Consumer,
-    handler::{About, Around, Handler, Running},
+    handler::{About, Around, Form, Handler, JobHandler, Running},
     settings::Settings,
 };
-use outlast_core::{Broker, Codec, Failure, Outcome, name};
+use outlast_core::{Broker, Codec, Failure, Job, Outcome, job::Options, name};
 use outlast_postgres::{Error, connect::Target, schema::Schema, tx::BoxFuture};
 use std::{collections::HashSet, fmt, future::Future, sync::Arc, time::Duration};
 
-/// Everything that one process does: its consumers, what runs around them, how much of it at once.
+/// Everything that one process does: its jobs and consumers, what runs around them, how much of it at once.
 ///
 /// ```no_run
 /// # use outlast_engine::{Attempt, Consumer, Outlast};
@@ -38,6 +39,7 @@ pub struct Worker<S> {
 pub(crate) struct Plan<S> {
     pub(crate) state: S,
     pub(crate) consumers: Vec<Consumer<S>>,
+    pub(crate) jobs: Vec<PlannedJob<S>>,
     /// By the name that routes use.
     pub(crate) relays: Vec<(String, Arc<dyn Broker>)>,
     pub(crate) around: Option<Around>,
@@ -47,6 +49,12 @@ pub(crate) struct Plan<S> {
     pub(crate) database: Option<String>,
     pub(crate) codec: Option<Arc<dyn Codec>>,
     pub(crate) maintenance_only: bool,
+}
+
+/// The jobs of one name: what runs them, and how the code wants it.
+pub(crate) struct PlannedJob<S> {
+    pub(crate) handler: Handler<S>,
+    pub(crate) options: Options,
 }
 
 /// What was written down about a [`Worker`].
@@ -61,6 +69,8 @@ pub struct Described<'a> {
     pub database: Option<&'a str>,
     /// Its consumers, in the order in which they were added.
     pub consumers: Vec<DescribedConsumer<'a>>,
+    /// Its jobs, in the order in which they were added.
+    pub jobs: Vec<DescribedJob<'a>>,
 }
 
 /// One consumer of a [`Worker`].
@@ -71,6 +81,18 @@ pub struct DescribedConsumer<'a> {
     pub name: &'a str,
     /// The event types that it has a handler for, with the newest version that the handler reads.
     pub types: Vec<(String, u16)>,
+}
+
+/// The jobs of one name of a [`Worker`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DescribedJob<'a> {
+    /// Their name.
+    pub name: &'a str,
+    /// The newest version that the handler reads.
+    pub version: u16,
+    /// How they are run, by what the code and the settings say together.
+    pub options: Options,
 }
 
 impl<S> fmt::Debug for Worker<S> {
@@ -88,6 +110,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
             plan: Plan {
                 state,
                 consumers: Vec::new(),
+                jobs: Vec::new(),
                 relays: Vec::new(),
                 around: None,
                 settings,
@@ -102,6 +125,48 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// Adds a consumer. Its name may appear once in a process.
     pub fn consumer(mut self, consumer: Consumer<S>) -> Self {
         self.plan.consumers.push(consumer);
+        self
+    }
+
+    /// Runs jobs: every committed job of this type, until it has succeeded. The type of the argument says which. It may run
+    /// twice for one job.
+    ///
+    /// When the function has returned `Ok`, the job is completed within some milliseconds. If the process dies before that,
+    /// another one runs it again after [`Settings::lease`], with the same [`Attempt::id`]. For effects in your own database
+    /// end with [`Attempt::seal`]: your rows and the completion are one commit. How many run at once, how long a try may take
+    /// and how many there are is [`Job::options`], over which `outlast.toml` has the last word.
+    ///
+    /// ```
+    /// # use outlast_engine::{Attempt, Outlast};
+    /// # use outlast_core::{Failure, Job};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Clone)] struct App;
+    /// #[derive(Serialize, Deserialize)]
+    /// struct SendReceipt { order: i64 }
+    /// impl Job for SendReceipt { const NAME: &'static str = "send_receipt"; }
+    ///
+    /// async fn send_receipt(app: App, job: Attempt<SendReceipt>) -> Result<(), Failure> {
+    ///     println!("order {}, try {}, the same id every time: {}", job.order, job.number(), job.id());
+    ///     Ok(())
+    /// }
+    ///
+    /// let worker = Outlast::new().worker(App).job(send_receipt);
+    /// ```
+    pub fn job<J, F, Fut, R>(mut self, handle: F) -> Self
+    where
+        J: Job,
+        F: Fn(S, Attempt<J>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+        R: Into<Outcome>,
+    {
+        self.plan.jobs.push(PlannedJob {
+            handler: Handler {
+                name: J::NAME.into(),
+                version: J::VERSION,
+                form: Form::Effect(Arc::new(JobHandler::<J, F>::new(handle))),
+            },
+            options: J::options(),
+        });
         self
     }
 
@@ -194,6 +259,19 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 .map(|consumer| DescribedConsumer {
                     name: &consumer.name,
                     types: taken(&consumer.handlers),
+                })
+                .collect(),
+            jobs: self
+                .plan
+                .jobs
+                .iter()
+                .map(|job| DescribedJob {
+                    name: &job.handler.name,
+                    version: job.handler.version,
+                    options: self
+                        .plan
+                        .settings
+                        .options_of(&job.handler.name, &job.options),
                 })
                 .collect(),
         }
@@ -327,6 +405,18 @@ impl<S> Plan<S> {
                     ));
                 }
             }
+        }
+        let mut jobs = HashSet::new();
+        for job in &self.jobs {
+            let name = &job.handler.name;
+            if let Err(bad) = name::check(name) {
+                problems.push(format!("job {bad}"));
+            }
+            if !jobs.insert(name) {
+                problems.push(format!("job {name} has two handlers"));
+            }
+            let told = job.options.problems();
+            problems.extend(told.into_iter().map(|why| format!("job {name}: {why}")));
         }
         let mut brokers = HashSet::new();
         for (name, _) in &self.relays {

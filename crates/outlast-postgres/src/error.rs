@@ -34,7 +34,7 @@ pub enum Error {
         "{kind} {key}: accepted before with other content, as {first}; give another intent another key"
     )]
     Conflict {
-        /// What kind of intent: `event`.
+        /// What kind of intent: `event`, `job`.
         kind: &'static str,
         /// The key that both have.
         key: String,
@@ -47,16 +47,16 @@ pub enum Error {
         "{kind} {key}: accepted before, longer ago than keys are compared; give a new intent a new key"
     )]
     Expired {
-        /// What kind of intent: `event`.
+        /// What kind of intent: `event`, `job`.
         kind: &'static str,
         /// The key that both have.
         key: String,
     },
 
     /// The codec could not encode the payload, or not say what it is. Nothing was written.
-    #[error("emit {name}: {why} (OUT-0010)")]
+    #[error("encode {name}: {why} (OUT-0010)")]
     Codec {
-        /// The event type.
+        /// The event type, or the name of the job.
         name: String,
         /// What the codec said.
         why: outlast_core::CodecError,

@@ -3,7 +3,7 @@
 //! Everything that the SQL function would refuse is checked here first, because an error of PostgreSQL would abort the
 //! caller's business transaction. The limits are those of `functions/check.sql`.
 
-mod check;
+pub(crate) mod check;
 mod landed;
 
 pub use check::{
@@ -119,6 +119,30 @@ impl Accepted {
     pub fn xid(&self) -> u64 {
         self.xid
     }
+
+    /// Of a row as PostgreSQL writes one: (id,new,conflict,expired,first_digest,xid); nothing in it can hold a comma.
+    pub(crate) fn from_row(
+        row: &[Option<String>],
+        kind: &'static str,
+        key: impl FnOnce() -> String,
+    ) -> Result<Self, Error> {
+        let answer = row.first().and_then(Option::as_deref).unwrap_or_default();
+        let answer: Vec<&str> = answer.trim_matches(['(', ')']).split(',').collect();
+        let field = |nth: usize| answer.get(nth).copied().unwrap_or_default();
+        let first = parse(field(0))?;
+        if field(2) == "t" {
+            let key = key();
+            return Err(Error::Conflict { kind, key, first });
+        }
+        if field(3) == "t" {
+            return Err(Error::Expired { kind, key: key() });
+        }
+        Ok(Self {
+            id: first,
+            new: field(1) == "t",
+            xid: parse(field(5))?,
+        })
+    }
 }
 
 /// Writes one event in the caller's transaction.
@@ -180,34 +204,12 @@ pub async fn emit(tx: &mut dyn Tx, envelope: &Envelope<'_>) -> Result<Accepted, 
         }
     };
     let row = row.map_err(|error| error.in_schema(envelope.schema))?;
-    // A row as PostgreSQL writes one: (id,new,conflict,expired,first_digest,xid); nothing in it can hold a comma.
-    let answer = row.first().and_then(Option::as_deref).unwrap_or_default();
-    let answer: Vec<&str> = answer.trim_matches(['(', ')']).split(',').collect();
-    let field = |nth: usize| answer.get(nth).copied().unwrap_or_default();
     let key = || {
         envelope
             .dedup
             .map_or_else(|| envelope.id.map(text).unwrap_or_default(), str::to_owned)
     };
-    let first = parse(field(0))?;
-    if field(2) == "t" {
-        return Err(Error::Conflict {
-            kind: "event",
-            key: key(),
-            first,
-        });
-    }
-    if field(3) == "t" {
-        return Err(Error::Expired {
-            kind: "event",
-            key: key(),
-        });
-    }
-    Ok(Accepted {
-        id: first,
-        new: field(1) == "t",
-        xid: parse(field(5))?,
-    })
+    Accepted::from_row(&row, "event", key)
 }
 
 /// The answer as one text, and only the arguments that most emits have: each argument and each column costs.
@@ -340,11 +342,11 @@ fn column<T: std::str::FromStr>(row: &[Option<String>], nth: usize) -> Result<T,
     parse(text.unwrap_or_default())
 }
 
-fn parse<T: std::str::FromStr>(text: &str) -> Result<T, Error> {
+pub(crate) fn parse<T: std::str::FromStr>(text: &str) -> Result<T, Error> {
     let odd = || {
         crate::error::DatabaseError::new(
             None,
-            format!("outlast.emit answered `{text}`, which is not expected"),
+            format!("the database answered `{text}`, which is not expected"),
         )
     };
     text.parse().map_err(|_| Error::Database(odd()))

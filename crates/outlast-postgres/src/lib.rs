@@ -1,15 +1,15 @@
 //! Outlast on PostgreSQL: the schema, its SQL functions, and the only statements.
 //!
 //! What an application meets is re-exported by the crate `outlast`; the engine uses the rest. `migrate` brings a database
-//! up to this program, [`event`] writes intents in the caller's transaction ([`tx`]), [`store`] claims and records,
+//! up to this program, [`event`] and [`job`] write intents in the caller's transaction ([`tx`]), [`store`] claims and records,
 //! [`watch`] tells whether there is news, [`setting`] what operators decided. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
-//! [`watch`] tells whether there is news, [`retention`] removes what is finished. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
 
 pub mod cluster;
 pub mod connect;
 pub mod endpoint;
 pub mod error;
 pub mod event;
+pub mod job;
 pub mod migrate;
 pub mod relay;
 pub mod retention;

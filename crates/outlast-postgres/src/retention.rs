@@ -78,9 +78,9 @@ pub enum Step {
         /// Such as `lock`.
         why: String,
     },
-    /// Deduplication keys, or bits whose leaf is gone, were deleted.
+    /// Deduplication keys, bits whose leaf is gone, or jobs that ended long ago, were deleted.
     Forgot {
-        /// `keys` or `bits`.
+        /// `keys`, `bits` or `jobs`.
         what: &'static str,
         /// How many.
         rows: i64,
@@ -130,6 +130,7 @@ pub async fn pass(
     for (what, sql) in [
         ("bits", "select outlast._forget($1)"),
         ("keys", "select outlast._forget_keys($1)"),
+        ("jobs", "select outlast._forget_jobs($1)"),
     ] {
         more |= forget(client, bounds, what, sql, &mut tell).await?;
     }

@@ -14,11 +14,13 @@ use crate::Error;
 
 mod claimed;
 mod delivered;
+mod job;
 mod place;
 mod record;
 
 pub use claimed::{Claim, Claimed, Seen};
 pub use delivered::{Judged, Reads, Verdict};
+pub use job::{DueJobs, Rooms, Taken};
 pub use place::{Place, Where};
 
 /// How long one statement may take before its connection is given up: a stalled one is never waited for.

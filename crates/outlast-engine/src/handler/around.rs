@@ -20,15 +20,15 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct About {
-    /// What runs it: `consumer`.
+    /// What runs it: `consumer`, `job`.
     pub kind: &'static str,
-    /// The consumer's name.
+    /// The consumer's name, or the job's.
     pub name: String,
-    /// The event type.
+    /// The event type, or the job's name.
     pub event: String,
-    /// The event's id; of a batch, the first one's.
+    /// The id of the event or job; of a batch, the first one's.
     pub id: Uuid,
-    /// Whose event it is.
+    /// Whose it is.
     pub tenant: String,
     /// Which try it is, from 1.
     pub attempt: u32,
@@ -39,7 +39,7 @@ pub struct About {
 impl About {
     pub(super) fn new(context: &Context, delivery: &Delivery, events: usize) -> Self {
         Self {
-            kind: "consumer",
+            kind: context.kind.as_str(),
             name: context.consumer.to_string(),
             event: delivery.event.name.clone(),
             id: delivery.event.id,

@@ -7,7 +7,7 @@ use super::{
     tx::{begin, commit, refused, undo},
 };
 use crate::{
-    attempt::{Attempt, Unread},
+    attempt::{Attempt, Shape, Unread},
     consumer::BatchFn,
 };
 use outlast_core::{Consumable, Failure, Outcome};
@@ -113,7 +113,7 @@ async fn read<E: Consumable>(deliveries: &[Delivery]) -> Read<E> {
     for delivery in deliveries {
         delivery.seal.set(SealState::Engine);
         let id = delivery.event.id;
-        match Attempt::open(delivery.clone()).await {
+        match Attempt::open(delivery.clone(), Shape::of_event()).await {
             Ok(attempt) => attempts.push(attempt),
             Err(Unread::Failed(failure)) => unreadable.push((id, failure)),
             Err(Unread::Erased) => erased.push(id),

@@ -1,7 +1,7 @@
 //! `on` and `on_raw`: a handler with outside effects. It may run twice; the engine seals its event afterwards.
 
 use super::{About, Context, Delivery, End, One, SealState, around::run};
-use crate::attempt::{Attempt, Raw};
+use crate::attempt::{Attempt, Raw, Shape};
 use outlast_core::{Consumable, Failure, Outcome};
 use std::{future::Future, marker::PhantomData, sync::Arc};
 use tokio::task::JoinHandle;
@@ -54,7 +54,7 @@ where
         tokio::spawn(async move {
             let about = About::new(&context, &delivery, 1);
             let seal = delivery.seal.clone();
-            let attempt = match Attempt::<E>::open(delivery).await {
+            let attempt = match Attempt::<E>::open(delivery, Shape::of_event()).await {
                 Ok(attempt) => attempt,
                 Err(unread) => return unread.into(),
             };

@@ -1,6 +1,6 @@
 //! The seal: the completion of an event, written as the last statement of the transaction that holds its effects.
 
-use super::Delivery;
+use super::{Delivery, Kind};
 use crate::crash::{self, Point};
 use outlast_core::{Failure, Outcome};
 use outlast_postgres::{
@@ -74,7 +74,8 @@ pub(crate) async fn one(
     outcome: &Outcome,
     marked: bool,
 ) -> Result<Option<u64>, Error> {
-    if *outcome == Outcome::Done {
+    // Of jobs each is completed by itself.
+    if *outcome == Outcome::Done && delivery.kind == Kind::Consumer {
         return many(
             tx,
             delivery.schema,

@@ -1,7 +1,7 @@
 mod ends;
 
 use super::{effect::judge, *};
-use crate::{Attempt, Consumer, Outlast, consumer::Start};
+use crate::{Attempt, Consumer, Outlast, attempt::Shape, consumer::Start};
 use futures_util::FutureExt;
 use outlast_core::{Class, Event, Unreadable};
 use serde::{Deserialize, Serialize};
@@ -66,12 +66,13 @@ fn deliver(event: Received) -> Delivery {
 }
 
 fn read(version: u16, payload: &str) -> Result<Attempt<Paid>, Failure> {
-    around::catch(|| Attempt::read(deliver(received(version, payload))))
+    around::catch(|| Attempt::read(deliver(received(version, payload)), &Shape::of_event()))
 }
 
 /// Runs the handler of a consumer that has one, the way the loops do.
 async fn run(consumer: Consumer<()>, around: Option<Around>, delivery: Delivery) -> End {
     let context = Context {
+        kind: Kind::Consumer,
         ordered: false,
         consumer: "ledger".into(),
         around,
@@ -204,7 +205,7 @@ fn what_cannot_be_read_is_permanent_and_says_why() {
     let odd = |change: fn(&mut Received)| {
         let mut event = received(2, r#"{"cents":5}"#);
         change(&mut event);
-        Attempt::<Paid>::read(deliver(event)).unwrap_err()
+        Attempt::<Paid>::read(deliver(event), &Shape::of_event()).unwrap_err()
     };
     let failures = [
         (
@@ -302,7 +303,7 @@ fn a_child_id_is_the_uuid_v5_that_any_language_computes() {
 #[tokio::test]
 async fn a_try_is_told_to_stop_when_its_lease_is_lost_or_its_deadline_is_over() {
     let delivery = good();
-    let attempt = Attempt::<Paid>::read(delivery.clone()).unwrap();
+    let attempt = Attempt::<Paid>::read(delivery.clone(), &Shape::of_event()).unwrap();
     assert!(attempt.lost().now_or_never().is_none());
     delivery.lost.cancel();
     attempt.lost().await;
@@ -312,7 +313,10 @@ async fn a_try_is_told_to_stop_when_its_lease_is_lost_or_its_deadline_is_over() 
         lost: CancellationToken::new(),
         ..good()
     };
-    Attempt::<Paid>::read(late).unwrap().lost().await;
+    Attempt::<Paid>::read(late, &Shape::of_event())
+        .unwrap()
+        .lost()
+        .await;
 }
 
 #[test]

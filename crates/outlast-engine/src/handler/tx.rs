@@ -2,7 +2,7 @@
 
 use super::{About, Context, Delivery, End, One, Probe, SealState, around::run, seal};
 use crate::{
-    attempt::Attempt,
+    attempt::{Attempt, Shape},
     consumer::TxFn,
     crash::{self, Point},
 };
@@ -41,7 +41,7 @@ where
         tokio::spawn(async move {
             let about = About::new(&context, &delivery, 1);
             delivery.seal.set(SealState::Engine);
-            let attempt = match Attempt::<E>::open(delivery.clone()).await {
+            let attempt = match Attempt::<E>::open(delivery.clone(), Shape::of_event()).await {
                 Ok(attempt) => attempt,
                 Err(unread) => return unread.into(),
             };

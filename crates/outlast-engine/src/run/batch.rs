@@ -24,6 +24,7 @@ use super::{
     leases::Lease,
     record,
     signal::Stop,
+    tally::Told,
     tries::{Unit, attempt, units},
 };
 use crate::{
@@ -63,6 +64,7 @@ struct Run<'a, S> {
     /// That try has failed.
     probe_failed: bool,
     ended: Ended,
+    told: Told,
 }
 
 /// Runs the events of one token to their end. `asked` is when the claim was sent: the lease counts from there.
@@ -81,7 +83,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     let mut run = Run {
         consumer,
         flush: Flush::new(
-            consumer.store.clone(),
+            consumer.books.clone(),
             lease.clone(),
             reclaimed,
             consumer.context.ordered,
@@ -99,6 +101,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         incomplete: false,
         purpose,
         probe_failed: false,
+        told: Told::to(consumer.tally.clone()),
     };
     let told = CancellationToken::new();
     let mut running = FuturesUnordered::new();
@@ -107,6 +110,8 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
     let mut began: Option<Instant> = None;
 
     while !(run.waiting.is_empty() && running.is_empty()) {
+        run.told
+            .tell(run.waiting.len(), running.len(), run.ended.failed);
         let down = consumer.destination.is_down();
         if down && (purpose == Purpose::Work || run.probe_failed) && !run.waiting.is_empty() {
             // Claimed and not started: given back, without a charge.
@@ -146,7 +151,7 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
                     run.stop_here();
                     continue;
                 }
-                if reclaimed && !run.mark(&unit).await {
+                if unit.was_lost() && !run.mark(&unit).await {
                     handed_back = Some(Vec::new());
                     run.waiting.clear();
                     continue;
@@ -167,8 +172,8 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     /// Marks a unit of a reclaimed batch as about to start. Unmarked it must not start: it would be nobody's suspect.
     async fn mark(&self, unit: &Unit<S>) -> bool {
         let ids: Vec<Uuid> = unit.events.iter().map(|event| event.event_id).collect();
-        let (store, token) = (&self.consumer.store, self.lease.token);
-        let marked = record::until_lost(&self.lease, "a start", || store.start(token, &ids)).await;
+        let (books, token) = (&self.consumer.books, self.lease.token);
+        let marked = record::until_lost(&self.lease, "a start", || books.start(token, &ids)).await;
         if let Err(error) = &marked {
             tracing::warn!(%error, lease = %token, "starts were not marked; left to the next owner");
         }
@@ -257,7 +262,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         }
         let incomplete = self.incomplete || self.lease.is_lost();
         let handed_back = handed_back.or_else(|| incomplete.then(Vec::new));
-        let (store, lease) = (&self.consumer.store, &self.lease);
+        let (books, lease) = (&self.consumer.books, &self.lease);
         let (done, ended) = self
             .flush
             .end(std::mem::take(&mut self.last), handed_back.is_none())
@@ -268,7 +273,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             self.ended.events = self.ended.done + self.ended.failed;
             record::logged(
                 record::until_lost(lease, "a hand back", || {
-                    store.hand_back(lease.token, &running)
+                    books.hand_back(lease.token, &running)
                 })
                 .await,
             );
@@ -276,7 +281,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         }
         match ended {
             Some(Ok(leftovers)) if leftovers > 0 => {
-                tracing::warn!(consumer = %self.consumer.name, lease = %lease.token, leftovers, "parked as unsealed: a handler returned without a seal");
+                tracing::warn!(consumer = %self.consumer.name, lease = %lease.token, leftovers, "{}", books.leftovers());
             }
             Some(Err(error)) => record::logged::<()>(Err(error)),
             _ => {}

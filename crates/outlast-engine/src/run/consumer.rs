@@ -14,6 +14,7 @@ mod probe;
 
 use super::{
     batch::{self, Ended},
+    books::Books,
     broker::Deliveries,
     destination::{Destination, Purpose},
     leases::Leases,
@@ -21,6 +22,7 @@ use super::{
     registry::Registry,
     signal::Stop,
     sweep::Sweep,
+    tally::Tally,
     wake::Bell,
 };
 use crate::{
@@ -41,7 +43,7 @@ const AFTER_ALL: Duration = Duration::from_millis(25);
 /// Without news, this long: other processes take tenants apart, too.
 const BESIDE_ANYWAY: Duration = Duration::from_secs(1);
 
-/// One consumer of this process. Cheap to clone.
+/// One consumer of this process, or the jobs of one name: what a batch is run with. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Consumer<S> {
     pub(crate) id: i32,
@@ -50,12 +52,16 @@ pub(crate) struct Consumer<S> {
     pub(crate) context: Context,
     pub(crate) registry: Arc<Registry<S>>,
     pub(crate) store: Store,
+    /// Where what becomes of its work is written.
+    pub(crate) books: Books,
     pub(crate) leases: Leases,
     pub(crate) destination: Destination,
     pub(crate) settings: Arc<Settings>,
     pub(crate) concurrency: usize,
     /// What it was delivered, if it reads a broker.
     pub(crate) deliveries: Option<Deliveries>,
+    /// Who wants to know how its batches come on.
+    pub(crate) tally: Option<Arc<Tally>>,
 }
 
 impl<S> Consumer<S> {

@@ -47,8 +47,7 @@ impl Destination {
         }
     }
 
-    /// One that is never down: a test that runs its consumers by hand wants to see each failure.
-    #[cfg(feature = "testing")]
+    /// One that is never down, for what fails each for itself.
     pub(crate) fn unwatched() -> Self {
         Self {
             watched: false,

@@ -1,13 +1,13 @@
 //! Seals for effect handlers, many in one commit: while one flush is on its way, the next one gathers.
 
-use outlast_postgres::{Error, store::Store};
+use outlast_postgres::Error;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
 use uuid::Uuid;
 
-use super::{broker::Deliveries, leases::Lease, record};
+use super::{books::Books, broker::Deliveries, leases::Lease, record};
 use crate::crash::{self, Point};
 
 /// How many seals one statement carries at most.
@@ -15,7 +15,7 @@ const AT_ONCE: usize = 1000;
 
 /// The seals of one batch.
 pub(crate) struct Flush {
-    store: Store,
+    books: Books,
     lease: Lease,
     reclaimed: bool,
     ids: mpsc::UnboundedSender<Uuid>,
@@ -39,7 +39,7 @@ impl Flush {
     /// `reclaimed`: somebody else may have sealed some of them before. `ordered`: what could not be sealed must not be
     /// followed by what came later.
     pub(crate) fn new(
-        store: Store,
+        books: Books,
         lease: Lease,
         reclaimed: bool,
         ordered: bool,
@@ -49,7 +49,7 @@ impl Flush {
         let (ids, rest) = mpsc::unbounded_channel();
         let (tell, recorded) = watch::channel(Recorded::default());
         let task = tokio::spawn(gather(
-            store.clone(),
+            books.clone(),
             lease.clone(),
             (reclaimed, ordered),
             rest,
@@ -57,7 +57,7 @@ impl Flush {
             deliveries.clone(),
         ));
         Self {
-            store,
+            books,
             lease,
             reclaimed,
             ids,
@@ -94,7 +94,7 @@ impl Flush {
         finish: bool,
     ) -> (usize, Option<Result<usize, Error>>) {
         let Self {
-            store,
+            books,
             lease,
             reclaimed,
             ids,
@@ -114,7 +114,7 @@ impl Flush {
         });
         if finish && !last.is_empty() {
             crash::at(Point::Finishing);
-            match seal_and_finish(&store, &lease, &last, reclaimed).await {
+            match seal_and_finish(&books, &lease, &last, reclaimed).await {
                 // One of them cannot be sealed: each by itself.
                 Err(Error::AlreadySealed | Error::NotInClaim) => {}
                 ended => {
@@ -127,7 +127,7 @@ impl Flush {
             }
         }
         if !last.is_empty() {
-            match seal(&store, &lease, &last, true).await {
+            match seal(&books, &lease, &last, true).await {
                 Ok(n) => {
                     sealed += n;
                     durable(&last);
@@ -139,8 +139,7 @@ impl Flush {
             return (sealed, None);
         }
         crash::at(Point::Finishing);
-        let tokens = [lease.token];
-        let ended = record::until_lost(&lease, "an end", || store.finish(&tokens)).await;
+        let ended = record::until_lost(&lease, "an end", || books.finish(lease.token)).await;
         crash::at(Point::Finished);
         (sealed, Some(ended))
     }
@@ -148,7 +147,7 @@ impl Flush {
 
 /// The last seals and the end in one commit.
 async fn seal_and_finish(
-    store: &Store,
+    books: &Books,
     lease: &Lease,
     ids: &[Uuid],
     reclaimed: bool,
@@ -156,13 +155,13 @@ async fn seal_and_finish(
     let mut tries = 0;
     record::until_lost(lease, "an end", || {
         tries += 1;
-        store.seal_and_finish(lease.token, ids, reclaimed || tries > 1)
+        books.seal_and_finish(lease.token, ids, reclaimed || tries > 1)
     })
     .await
 }
 
 async fn gather(
-    store: Store,
+    books: Books,
     lease: Lease,
     (reclaimed, ordered): (bool, bool),
     mut rest: mpsc::UnboundedReceiver<Uuid>,
@@ -172,7 +171,7 @@ async fn gather(
     let (mut sealed, mut ids) = (0, Vec::new());
     while rest.recv_many(&mut ids, AT_ONCE).await > 0 {
         crash::at(Point::Flushing);
-        match seal(&store, &lease, &ids, reclaimed).await {
+        match seal(&books, &lease, &ids, reclaimed).await {
             Ok(n) => {
                 crash::at(Point::Flushed);
                 sealed += n;
@@ -195,12 +194,12 @@ async fn gather(
 }
 
 /// One commit. When one id of many cannot be sealed, the others are sealed one by one.
-async fn seal(store: &Store, lease: &Lease, ids: &[Uuid], reclaimed: bool) -> Result<usize, Error> {
+async fn seal(books: &Books, lease: &Lease, ids: &[Uuid], reclaimed: bool) -> Result<usize, Error> {
     let mut tries = 0;
     let sealed = record::until_lost(lease, "seals", || {
         tries += 1;
         // From the second try on, the first one may have been committed without our hearing of it.
-        store.seal(lease.token, ids, reclaimed || tries > 1)
+        books.seal(lease.token, ids, reclaimed || tries > 1)
     })
     .await;
     match sealed {
@@ -209,7 +208,7 @@ async fn seal(store: &Store, lease: &Lease, ids: &[Uuid], reclaimed: bool) -> Re
             let mut n = 0;
             for id in ids {
                 let alone = [*id];
-                match record::until_lost(lease, "a seal", || store.seal(lease.token, &alone, true))
+                match record::until_lost(lease, "a seal", || books.seal(lease.token, &alone, true))
                     .await
                 {
                     Ok(()) => n += 1,

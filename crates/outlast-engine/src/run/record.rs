@@ -90,7 +90,10 @@ pub(crate) async fn failure<S>(
                     .fail_delivered(lease.token, events, failure, charged)
                     .await
             }
-            false => store.fail(lease.token, id, failure, charged).await,
+            false => {
+                let books = &consumer.books;
+                books.fail(lease.token, id, failure, charged).await
+            }
         }
     })
     .await;
@@ -98,6 +101,10 @@ pub(crate) async fn failure<S>(
     match recorded.inspect(|_| crash::at(Point::Failed)) {
         Ok(state) if state == "quarantined" => {
             tracing::error!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "quarantined: a person must look");
+            Recorded::Parked
+        }
+        Ok(state) if state == "cancelled" => {
+            tracing::info!(event.id = %id, consumer = %consumer.name, attempt, %class, reason = %failure.reason, "failed, and cancelled while it ran");
             Recorded::Parked
         }
         Ok(_) => {

@@ -8,12 +8,14 @@ use outlast_postgres::{
     store::{Registration, Store},
 };
 
-use super::{accepted, broker, consumer, destination, leases::Leases, registry::Registry};
+use super::{
+    accepted, books::Books, broker, consumer, destination, leases::Leases, registry::Registry,
+};
 use crate::{
     consumer::{Consumer as Planned, Start},
-    handler::{Around, Context, Probe},
+    handler::{Around, Context, Kind, Probe},
     settings::Settings,
-    worker::Plan,
+    worker::{Plan, PlannedJob},
 };
 
 /// What all consumers of this process share.
@@ -31,12 +33,12 @@ pub(crate) struct Common<S> {
 type Relays = Vec<(String, Arc<dyn Broker>)>;
 
 impl<S> Common<S> {
-    /// What is shared, the consumers of the plan, and its brokers.
+    /// What is shared, the consumers and jobs of the plan, and its brokers.
     pub(crate) fn of(
         plan: Plan<S>,
         store: &Store,
         leases: &Leases,
-    ) -> (Self, Vec<Planned<S>>, Relays) {
+    ) -> (Self, Vec<Planned<S>>, Vec<PlannedJob<S>>, Relays) {
         let common = Self {
             state: plan.state,
             around: plan.around,
@@ -45,7 +47,7 @@ impl<S> Common<S> {
             store: store.clone(),
             leases: leases.clone(),
         };
-        (common, plan.consumers, plan.relays)
+        (common, plan.consumers, plan.jobs, plan.relays)
     }
 }
 
@@ -114,6 +116,7 @@ where
     Ok(consumer::Consumer {
         id: registered.id,
         context: Context {
+            kind: Kind::Consumer,
             consumer: name.clone(),
             ordered: planned.ordered,
             around: common.around.clone(),
@@ -124,6 +127,7 @@ where
         state: common.state.clone(),
         registry: Arc::new(registry),
         store: store.clone(),
+        books: Books::of_events(store.clone(), registered.id),
         leases: common.leases.clone(),
         destination: destination::Destination::new(),
         settings: match planned.deadline {
@@ -135,6 +139,7 @@ where
         },
         concurrency: planned.concurrency.unwrap_or(settings.concurrency),
         deliveries: source.map(broker::Deliveries::new),
+        tally: None,
     })
 }
 

@@ -22,6 +22,13 @@ pub(super) struct Unit<S> {
     pub(super) conflicts: u32,
 }
 
+impl<S> Unit<S> {
+    /// Whether a process was lost that had it: then its start is written down before.
+    pub(super) fn was_lost(&self) -> bool {
+        self.events.iter().any(|event| event.reclaims > 0)
+    }
+}
+
 /// A try that has ended, or has been given up.
 pub(super) struct Tried<S> {
     pub(super) unit: Unit<S>,
@@ -91,6 +98,7 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
             told.clone(),
         )
         .in_schema(consumer.store.place().in_schema())
+        .of(consumer.context.kind)
         .decoded_by(consumer.context.codec.clone())
     });
     let (context, state) = (consumer.context.clone(), consumer.state.clone());

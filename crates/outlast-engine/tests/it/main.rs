@@ -8,6 +8,7 @@ mod failures;
 mod fair;
 mod given;
 mod handle;
+mod job;
 mod lanes;
 mod operators;
 mod order;

@@ -1,9 +1,12 @@
-//! What cannot be emitted. The same rules as `functions/check.sql`, before a statement is sent.
+//! What cannot be emitted, or enqueued. The same rules as `functions/check.sql`, before a statement is sent.
 
 use super::{Body, Envelope, Envelopes};
 use crate::Error;
 use outlast_core::name;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 use uuid::Uuid;
 
 /// How large a payload may be: 256 KiB.
@@ -23,40 +26,73 @@ pub const HEADERS_LIMIT: usize = 16 * 1024;
 /// The newest version that the schema can store.
 const VERSION_LIMIT: u16 = i16::MAX as u16;
 
+/// What is about to be written, for the messages: `emit paid`.
+#[derive(Clone, Copy)]
+pub(crate) struct Of<'a> {
+    verb: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Of<'a> {
+    fn event(name: &'a str) -> Self {
+        Self { verb: "emit", name }
+    }
+
+    pub(crate) fn job(name: &'a str) -> Self {
+        Self {
+            verb: "enqueue",
+            name,
+        }
+    }
+}
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.name)
+    }
+}
+
 pub(super) fn envelope(e: &Envelope<'_>) -> Result<(), Error> {
-    heading(e.name, e.version, e.tenant)?;
-    key(e.name, e.key)?;
-    key(e.name, e.dedup)?;
+    let of = Of::event(e.name);
+    heading(of, e.version, e.tenant)?;
+    key(of, e.key)?;
+    key(of, e.dedup)?;
     if e.strict_key && e.key.is_none() {
         return Err(Error::BadName(format!(
-            "emit {}: a strict key numbers the events of a key, and there is none",
-            e.name
+            "{of}: a strict key numbers the events of a key, and there is none"
         )));
     }
     let rest = [e.source, e.subject, e.actor, e.traceparent, e.codec_key];
     rest.into_iter()
         .flatten()
-        .try_for_each(|text| about(e.name, text))?;
-    headers(e.name, e.headers)?;
-    if let Some(digest) = e.digest.filter(|digest| !(16..=64).contains(&digest.len())) {
-        let (name, bytes) = (e.name, digest.len());
-        let why = format!("emit {name}: a digest of {bytes} bytes is not 16 to 64");
-        return Err(Error::BadName(why));
-    }
+        .try_for_each(|text| about(of, text))?;
+    headers(of, e.headers)?;
+    digest(of, e.digest)?;
     e.id.map_or(Ok(()), |id| event_id(id, SystemTime::now()))?;
-    match e.body {
-        Body::Json(json) => payload(e.name, json.as_bytes(), true),
+    body(of, e.body, e.codec_key.is_some())
+}
+
+/// A payload, and what it says that it is. What is encoded is read by nobody here.
+pub(crate) fn body(of: Of<'_>, body: Body<'_>, encoded: bool) -> Result<(), Error> {
+    match body {
+        Body::Json(json) => payload(of, json.as_bytes(), true),
         Body::Bytes {
             bytes,
             content_type,
         } => {
-            payload(
-                e.name,
-                bytes,
-                e.codec_key.is_none() && is_json(content_type),
-            )?;
-            content_type_of(e.name, content_type)
+            payload(of, bytes, !encoded && is_json(content_type))?;
+            content_type_of(of, content_type)
         }
+    }
+}
+
+pub(crate) fn digest(of: Of<'_>, digest: Option<&[u8]>) -> Result<(), Error> {
+    match digest.map(<[u8]>::len) {
+        Some(bytes) if !(16..=64).contains(&bytes) => {
+            let why = format!("{of}: a digest of {bytes} bytes is not 16 to 64");
+            Err(Error::BadName(why))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -65,73 +101,74 @@ pub(super) fn envelope(e: &Envelope<'_>) -> Result<(), Error> {
 /// # Errors
 /// [`Error::TooLarge`], [`Error::BadPayload`].
 pub fn check_json(name: &str, json: &str) -> Result<(), Error> {
-    payload(name, json.as_bytes(), true)
+    payload(Of::event(name), json.as_bytes(), true)
 }
 
 pub(super) fn envelopes(e: &Envelopes<'_>) -> Result<(), Error> {
-    heading(e.name, e.version, e.tenant)?;
+    let of = Of::event(e.name);
+    heading(of, e.version, e.tenant)?;
     let rest = [e.source, e.actor, e.traceparent];
     rest.into_iter()
         .flatten()
-        .try_for_each(|text| about(e.name, text))?;
+        .try_for_each(|text| about(of, text))?;
     e.events.iter().try_for_each(|(json, about)| {
-        key(e.name, about.as_deref())?;
-        payload(e.name, json.as_bytes(), true)
+        key(of, about.as_deref())?;
+        payload(of, json.as_bytes(), true)
     })
 }
 
-fn heading(name: &str, version: u16, tenant: &str) -> Result<(), Error> {
-    name::check(name).map_err(|bad| Error::BadName(bad.to_string()))?;
+pub(crate) fn heading(of: Of<'_>, version: u16, tenant: &str) -> Result<(), Error> {
+    name::check(of.name).map_err(|bad| Error::BadName(bad.to_string()))?;
     if !(1..=VERSION_LIMIT).contains(&version) {
         return Err(Error::BadName(format!(
-            "emit {name}: version {version} is not between 1 and {VERSION_LIMIT}"
+            "{of}: version {version} is not between 1 and {VERSION_LIMIT}"
         )));
     }
     if tenant.chars().count() > TENANT_LIMIT || tenant.chars().any(char::is_control) {
         let why = format!(
-            "emit {name}: the tenant is longer than {TENANT_LIMIT} characters or has control characters"
+            "{of}: the tenant is longer than {TENANT_LIMIT} characters or has control characters"
         );
         return Err(Error::BadName(why));
     }
     Ok(())
 }
 
-fn key(name: &str, key: Option<&str>) -> Result<(), Error> {
+pub(crate) fn key(of: Of<'_>, key: Option<&str>) -> Result<(), Error> {
     let Some(key) = key else { return Ok(()) };
-    without_nul(name, key)?;
+    without_nul(of, key)?;
     if key.chars().count() > KEY_LIMIT {
         return Err(Error::BadName(format!(
-            "emit {name}: a key is longer than {KEY_LIMIT} characters"
+            "{of}: a key is longer than {KEY_LIMIT} characters"
         )));
     }
     Ok(())
 }
 
-fn about(name: &str, text: &str) -> Result<(), Error> {
-    without_nul(name, text)?;
+pub(crate) fn about(of: Of<'_>, text: &str) -> Result<(), Error> {
+    without_nul(of, text)?;
     if text.chars().count() > ABOUT_LIMIT {
         return Err(Error::BadName(format!(
-            "emit {name}: source, subject, actor, traceparent or codec key is longer than {ABOUT_LIMIT} characters"
+            "{of}: source, subject, actor, traceparent or codec key is longer than {ABOUT_LIMIT} characters"
         )));
     }
     Ok(())
 }
 
-fn without_nul(name: &str, text: &str) -> Result<(), Error> {
+fn without_nul(of: Of<'_>, text: &str) -> Result<(), Error> {
     if text.contains('\0') {
         return Err(Error::BadName(format!(
-            "emit {name}: a NUL character, which PostgreSQL text cannot hold"
+            "{of}: a NUL character, which PostgreSQL text cannot hold"
         )));
     }
     Ok(())
 }
 
-fn headers(name: &str, headers: Option<&str>) -> Result<(), Error> {
+fn headers(of: Of<'_>, headers: Option<&str>) -> Result<(), Error> {
     let Some(text) = headers else { return Ok(()) };
-    without_nul(name, text)?;
+    without_nul(of, text)?;
     if text.len() > HEADERS_LIMIT {
         return Err(Error::BadName(format!(
-            "emit {name}: headers of {} bytes are over the limit of {HEADERS_LIMIT}",
+            "{of}: headers of {} bytes are over the limit of {HEADERS_LIMIT}",
             text.len()
         )));
     }
@@ -139,7 +176,7 @@ fn headers(name: &str, headers: Option<&str>) -> Result<(), Error> {
     let has_nul = matches!(look(text.as_bytes()), Looks::Nul);
     if strings.is_err() || has_nul {
         return Err(Error::BadName(format!(
-            "emit {name}: headers are not a JSON object of strings without NUL"
+            "{of}: headers are not a JSON object of strings without NUL"
         )));
     }
     Ok(())
@@ -170,7 +207,7 @@ fn is_json(content_type: &str) -> bool {
     kind.ends_with("/json") || kind.ends_with("+json")
 }
 
-fn content_type_of(name: &str, content_type: &str) -> Result<(), Error> {
+fn content_type_of(of: Of<'_>, content_type: &str) -> Result<(), Error> {
     let token = |part: &str| {
         let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9') || b"!#$&^_.+-".contains(&b);
         (1..=80).contains(&part.len()) && part.bytes().all(allowed)
@@ -185,13 +222,13 @@ fn content_type_of(name: &str, content_type: &str) -> Result<(), Error> {
         _ => {
             let shown = outlast_core::text::clean(content_type, 120);
             Err(Error::BadName(format!(
-                "emit {name}: unknown content type `{shown}`"
+                "{of}: unknown content type `{shown}`"
             )))
         }
     }
 }
 
-fn payload(name: &str, bytes: &[u8], json: bool) -> Result<(), Error> {
+fn payload(of: Of<'_>, bytes: &[u8], json: bool) -> Result<(), Error> {
     if bytes.len() > PAYLOAD_LIMIT {
         return Err(Error::TooLarge {
             bytes: bytes.len(),
@@ -201,7 +238,7 @@ fn payload(name: &str, bytes: &[u8], json: bool) -> Result<(), Error> {
     if !json {
         return Ok(());
     }
-    let refuse = |why: &str| Err(Error::BadPayload(format!("emit {name}: {why}")));
+    let refuse = |why: &str| Err(Error::BadPayload(format!("{of}: {why}")));
     match look(bytes) {
         Looks::Nul => return refuse("JSON holds a NUL character, which PostgreSQL text cannot"),
         Looks::Deep => return refuse("JSON is deeper than 100"),

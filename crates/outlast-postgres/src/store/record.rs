@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Row, types::Type};
+use outlast_core::Failure;
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
 use uuid::Uuid;
 
 use super::{Seen, Store};
@@ -54,14 +58,10 @@ impl Store {
         &self,
         token: Uuid,
         id: Uuid,
-        failure: &outlast_core::Failure,
+        failure: &Failure,
         charged: bool,
     ) -> Result<String, Error> {
-        let class = failure.class.as_str();
-        let reason = outlast_core::text::clean(&failure.reason, 4096);
-        let after = failure
-            .after
-            .map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
+        let (class, reason, after) = asked(failure);
         let row = self
             .one(
                 "select outlast._fail($1, $2, $3, $4, $5, $6)",
@@ -83,18 +83,25 @@ impl Store {
     /// # Errors
     /// [`Error::Stalled`] while it is still open after some seconds; ask again.
     pub async fn landed(&self, consumer: i32, id: Uuid, xid: u64) -> Result<bool, Error> {
-        let xid = xid.to_string();
+        let text = xid.to_string();
+        let args: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&consumer, Type::INT4),
+            (&id, Type::UUID),
+            (&text, Type::TEXT),
+        ];
+        let sql = "select outlast._landed($1, $2, $3::text::xid8)";
+        self.landed_by(sql, &args, xid).await
+    }
+
+    /// Asks until there is an answer.
+    pub(super) async fn landed_by(
+        &self,
+        sql: &str,
+        args: &[(&(dyn ToSql + Sync), Type)],
+        xid: u64,
+    ) -> Result<bool, Error> {
         for _ in 0..100 {
-            let row = self
-                .one(
-                    "select outlast._landed($1, $2, $3::text::xid8)",
-                    &[
-                        (&consumer, Type::INT4),
-                        (&id, Type::UUID),
-                        (&xid, Type::TEXT),
-                    ],
-                )
-                .await?;
+            let row = self.one(sql, args).await?;
             if let Some(landed) = row.get::<_, Option<bool>>(0) {
                 return Ok(landed);
             }
@@ -200,4 +207,13 @@ impl Store {
         .await
         .map(drop)
     }
+}
+
+/// A failure as the arguments of a statement: its class, its reason, and how long to wait at least.
+pub(super) fn asked(failure: &Failure) -> (&'static str, String, Option<i64>) {
+    let after = failure
+        .after
+        .map(|after| i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
+    let reason = outlast_core::text::clean(&failure.reason, 4096);
+    (failure.class.as_str(), reason, after)
 }

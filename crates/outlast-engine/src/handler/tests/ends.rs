@@ -1,7 +1,7 @@
 //! What each end of a try leaves in the database, through both drivers: rows of the handler and the seal, or neither.
 
-use super::{Context, Delivery, End, Form, Paid, Received, received};
-use crate::{Attempt, Consumer, Sealed};
+use super::{Context, Delivery, End, Form, Kind, Paid, Received, received};
+use crate::{Attempt, Consumer, Sealed, attempt::Shape};
 use futures_util::FutureExt;
 use outlast_core::{Class, Failure, Outcome};
 use outlast_postgres::{
@@ -178,6 +178,7 @@ fn deliver(token: Uuid, id: Uuid, payload: Vec<u8>) -> Delivery {
 
 fn context() -> Context {
     Context {
+        kind: Kind::Consumer,
         ordered: false,
         consumer: "ledger".into(),
         around: None,
@@ -396,7 +397,7 @@ async fn a_seal_that_is_dropped_inside_its_commit_is_unsure() {
     // Warm, so that the commit is reached at the first poll after the answer to the seal.
     pool.begin().await.unwrap().rollback().await.unwrap();
     let armed = given.proxy.arm(When::Commit, Fault::HoldRequest);
-    let attempt = Attempt::<Paid>::read(delivery.clone()).unwrap();
+    let attempt = Attempt::<Paid>::read(delivery.clone(), &Shape::of_event()).unwrap();
     let mut sealing = Box::pin(async { attempt.seal(pool.begin().await?).await });
     tokio::select! {
         _ = &mut sealing => panic!("answered while it was held"),

@@ -82,14 +82,15 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 }
             }
             End::NotStarted if unit.handler.is_none() => {
-                let (store, token) = (&self.consumer.store, self.lease.token);
+                let (books, store) = (&self.consumer.books, &self.consumer.store);
+                let token = self.lease.token;
                 for id in ids {
                     let event = &unit.events[0];
                     let copies = self.with_its_key(event);
                     let wait = || async {
                         match self.consumer.is_delivered(event) {
                             true => store.wait_delivered(token, &copies).await,
-                            false => store.wait_for_version(token, id).await,
+                            false => books.wait_for_version(token, id).await,
                         }
                     };
                     let waits = record::until_lost(&self.lease, "a wait", wait).await;
@@ -139,13 +140,8 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             return self.stop_here();
         };
         crash::at(Point::Unsure);
-        let (store, consumer, token) = (&self.consumer.store, self.consumer.id, self.lease.token);
-        let look = || async {
-            match xid {
-                Some(xid) => store.landed(consumer, *first, xid).await,
-                None => store.settled(token, *first).await,
-            }
-        };
+        let (books, token) = (&self.consumer.books, self.lease.token);
+        let look = || books.landed(token, *first, xid);
         match record::until_lost(&self.lease, "a look for a seal", look).await {
             Ok(true) => {
                 self.ended.done += ids.len();

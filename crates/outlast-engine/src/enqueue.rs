@@ -1,0 +1,220 @@
+//! Jobs by the handle: enqueued, withdrawn, asked about, in the caller's transaction.
+//!
+//! The statements are `outlast_postgres::job`; what runs the jobs is `worker` and `run/job`.
+
+use crate::{
+    attempt::Attempt,
+    crash::{self, Point},
+    outlast::{Cause, Encoded, Outlast, to_json},
+    run::wake,
+};
+use outlast_core::{Job, codec, name};
+use outlast_postgres::{
+    Error,
+    event::{Accepted, Body},
+    job::{self, Asking, Cancel, Intent, Status, When},
+    tx::{BoxFuture, Tx},
+};
+use std::{
+    fmt,
+    future::IntoFuture,
+    time::{Duration, SystemTime},
+};
+use uuid::Uuid;
+
+impl Outlast {
+    /// Enqueues a job in your transaction.
+    ///
+    /// Nothing is written before `.await`. When that returns, the job is a row of your transaction: durable when it commits,
+    /// gone when it does not, also if this process dies in between. From then on it is run until it has succeeded, at least
+    /// once, always with the same id and the same bytes; after eight failed tries, or one that says that no other can help,
+    /// it waits for a person.
+    ///
+    /// ```no_run
+    /// # use outlast_core::Job;
+    /// # use outlast_engine::Outlast;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use std::time::Duration;
+    /// # #[derive(Serialize, Deserialize)] struct SendReceipt { order: i64 }
+    /// # impl Job for SendReceipt { const NAME: &'static str = "send_receipt"; }
+    /// # async fn f(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let outlast = Outlast::new();
+    /// let mut tx = client.transaction().await?;
+    /// tx.execute("update \"order\" set paid = true where id = 7", &[]).await?;
+    /// outlast.enqueue(&mut tx, &SendReceipt { order: 7 }).after(Duration::from_secs(60)).await?;
+    /// tx.commit().await?;                       // both are there now, or neither
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Bad input, [`Error::Conflict`] and [`Error::Expired`] of its key leave your transaction usable, with nothing written.
+    /// After [`Error::Database`] PostgreSQL takes only a rollback.
+    pub fn enqueue<'a, J: Job>(&'a self, tx: &'a mut dyn Tx, job: &'a J) -> Enqueue<'a, J> {
+        Enqueue {
+            outlast: self,
+            tx,
+            job,
+            when: When::Now,
+            priority: 0,
+            attempts: None,
+            cause: None,
+        }
+    }
+
+    /// Withdraws a job of this tenant in your transaction: it is so when that commits.
+    ///
+    /// What runs is not stopped: [`Cancel::Requested`] means that there is no other try if this one fails.
+    ///
+    /// # Errors
+    /// [`Error::BadName`] without a reason. After [`Error::Database`] PostgreSQL takes only a rollback.
+    pub async fn cancel(&self, tx: &mut dyn Tx, id: Uuid, why: &str) -> Result<Cancel, Error> {
+        job::cancel(tx, self.asking()?, id, why).await
+    }
+
+    /// Withdraws the job of a key; else as [`Outlast::cancel`].
+    ///
+    /// # Errors
+    /// As [`Outlast::cancel`].
+    pub async fn cancel_key<J: Job>(
+        &self,
+        tx: &mut dyn Tx,
+        key: &str,
+        why: &str,
+    ) -> Result<Cancel, Error> {
+        check_name::<J>()?;
+        job::cancel_key(tx, self.asking()?, (J::NAME, key), why).await
+    }
+
+    /// How a job of this tenant stands, as your transaction sees it: what a `GET /operations/:id` answers. None if there is
+    /// none of this id, or it ended longer ago than `retention.job`.
+    ///
+    /// # Errors
+    /// [`Error::Database`]; then PostgreSQL takes only a rollback.
+    pub async fn status(&self, tx: &mut dyn Tx, id: Uuid) -> Result<Option<Status>, Error> {
+        job::status(tx, self.asking()?, id).await
+    }
+
+    fn asking(&self) -> Result<Asking<'_>, Error> {
+        Ok(Asking {
+            schema: self.in_schema()?,
+            tenant: &self.tenant,
+            actor: self.actor.as_deref(),
+        })
+    }
+}
+
+/// A job about to be enqueued: say more about it, then `.await`.
+#[must_use = "nothing is written until this is awaited"]
+pub struct Enqueue<'a, J> {
+    outlast: &'a Outlast,
+    tx: &'a mut dyn Tx,
+    job: &'a J,
+    when: When,
+    priority: i16,
+    attempts: Option<u32>,
+    cause: Option<Cause>,
+}
+
+impl<J> fmt::Debug for Enqueue<'_, J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enqueue")
+            .field("when", &self.when)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<J> Enqueue<'_, J> {
+    /// Not before so long from now, by the database's clock; at most ten years. Of this and [`Enqueue::at`] the last counts.
+    pub fn after(mut self, pause: Duration) -> Self {
+        self.when = When::After(pause);
+        self
+    }
+
+    /// Not before this time, by the database's clock. What is past is now.
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.when = When::At(time);
+        self
+    }
+
+    /// Among the jobs of its name and tenant the lower runs sooner: -100 to 100, 0 is usual. It never comes before another
+    /// tenant's turn.
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// How many tries this one has before a person must look, whatever its workers say of its name.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = Some(attempts);
+        self
+    }
+
+    /// Names the event or job that led to this one. `attempt.outlast().enqueue(..)` does it by itself.
+    pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
+        self.cause = Some(Cause::of(attempt));
+        self
+    }
+}
+
+impl<J: Job> Enqueue<'_, J> {
+    async fn write(self) -> Result<Accepted, Error> {
+        check_name::<J>()?;
+        let options = J::options();
+        let json = to_json(self.job)?;
+        let key = self.job.key();
+        let (outlast, name) = (self.outlast, J::NAME);
+        let encoded = match &outlast.codec {
+            Some(codec) => {
+                // What no reader could be trusted with is found before it cannot be seen any more.
+                job::check_json(name, &json)?;
+                let about = codec::About::new(name, J::VERSION, &outlast.tenant, key.as_deref());
+                Encoded::of(codec.as_ref(), &about, &json, key.is_some())?
+            }
+            None => None,
+        };
+        let body = match &encoded {
+            Some(encoded) => Body::Bytes {
+                bytes: &encoded.bytes,
+                content_type: "application/json",
+            },
+            None => Body::Json(&json),
+        };
+        let cause = outlast.cause(self.cause.as_ref());
+        let intent = Intent {
+            schema: outlast.in_schema()?,
+            key: key.as_deref(),
+            lifetime: options.lifetime.filter(|_| key.is_some()),
+            tenant: &outlast.tenant,
+            when: self.when,
+            priority: self.priority,
+            attempts: self.attempts,
+            actor: outlast.actor.as_deref(),
+            causation_id: cause.causation,
+            correlation_id: cause.correlation,
+            traceparent: cause.traceparent,
+            codec_key: encoded.as_ref().map(|encoded| encoded.key.as_str()),
+            digest: encoded
+                .as_ref()
+                .and_then(|encoded| encoded.digest.as_deref()),
+            ..Intent::new(name, J::VERSION, body)
+        };
+        let accepted = job::enqueue(self.tx, &intent).await;
+        crash::at(Point::Emitted);
+        wake::nudge();
+        accepted
+    }
+}
+
+impl<'a, J: Job> IntoFuture for Enqueue<'a, J> {
+    type Output = Result<Accepted, Error>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.write())
+    }
+}
+
+fn check_name<J: Job>() -> Result<(), Error> {
+    name::check(J::NAME).map_err(|bad| Error::BadName(bad.to_string()))
+}

@@ -1,0 +1,84 @@
+//! What batches tell the loop that claims for them: how much of what was claimed still waits for a place, and that something
+//! has changed. The loop of jobs claims by it; it decides nothing else.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use tokio::sync::Notify;
+
+/// The jobs of one name that this process has claimed and not started.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    waiting: AtomicUsize,
+    running: AtomicUsize,
+    failed: AtomicBool,
+    changed: Arc<Notify>,
+}
+
+impl Tally {
+    /// `changed` is one for all names of a process.
+    pub(crate) fn new(changed: Arc<Notify>) -> Self {
+        Self {
+            changed,
+            ..Self::default()
+        }
+    }
+
+    /// How many wait for a place.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// How many run, without those whose handler overran its deadline and was left to itself.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Whether a try has failed since this was last asked: another one may be due soon.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// What one batch has told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    tally: Option<Arc<Tally>>,
+    waiting: usize,
+    running: usize,
+    failed: usize,
+}
+
+impl Told {
+    pub(super) fn to(tally: Option<Arc<Tally>>) -> Self {
+        Self {
+            tally,
+            ..Self::default()
+        }
+    }
+
+    /// How many wait, how many run, how many have failed by now.
+    pub(super) fn tell(&mut self, waiting: usize, running: usize, failed: usize) {
+        let Some(tally) = &self.tally else { return };
+        if (waiting, running, failed) == (self.waiting, self.running, self.failed) {
+            return;
+        }
+        tally.waiting.fetch_add(waiting, Ordering::AcqRel);
+        tally.waiting.fetch_sub(self.waiting, Ordering::AcqRel);
+        tally.running.fetch_add(running, Ordering::AcqRel);
+        tally.running.fetch_sub(self.running, Ordering::AcqRel);
+        if failed > self.failed {
+            tally.failed.store(true, Ordering::Release);
+        }
+        (self.waiting, self.running, self.failed) = (waiting, running, failed);
+        tally.changed.notify_one();
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.tell(0, 0, self.failed);
+    }
+}
