@@ -121,7 +121,7 @@ impl Broker for Nats {
     }
 
     fn validate(&self, message: &Message) -> Result<(), String> {
-        message::headers(message, self.link.max_payload()).map(drop)
+        message::check(message, self.link.max_payload())
     }
 
     fn publish<'a>(

@@ -1,6 +1,8 @@
 //! A message as NATS has it: attributes are headers, and the id by which a stream drops copies is one of them.
 
-use async_nats::{HeaderMap, HeaderName, HeaderValue};
+use std::borrow::Cow;
+
+use async_nats::{HeaderMap, HeaderName, header::NATS_MESSAGE_ID};
 use outlast_core::broker::Message;
 
 use crate::names;
@@ -16,32 +18,59 @@ const COMMAND: &str = "nats-";
 /// # Errors
 /// Why it can never be sent.
 pub(crate) fn headers(message: &Message, max_payload: usize) -> Result<HeaderMap, String> {
-    names::check_subject(&message.topic)?;
-    let own = message.envelope.to_attributes();
-    for (name, value) in message.attributes.iter() {
-        check(name, value)?;
-        if own
-            .iter()
-            .any(|(taken, _)| taken.eq_ignore_ascii_case(name))
-        {
-            return Err(format!("the attribute {name} is the envelope's"));
-        }
-    }
     let mut headers = HeaderMap::new();
-    // As it goes over the line: a version, lines of `name: value`, an empty line.
-    let mut size = "NATS/1.0\r\n\r\n".len();
-    let mut put = |name: &str, value: &str| -> Result<(), String> {
-        size += name.len() + value.len() + ": \r\n".len();
-        let bad = || format!("the attribute {name} cannot be a header");
-        let line: HeaderName = name.parse().map_err(|_| bad())?;
-        let value: HeaderValue = value.parse().map_err(|_| bad())?;
-        headers.append(line, value);
-        Ok(())
+    let own = |name: Cow<'static, str>, value: &str| {
+        // Invariant: a name of an envelope's attribute is printable ASCII without a colon, and its value has no line breaks.
+        let name = match name {
+            Cow::Borrowed(name) => HeaderName::from_static(name),
+            Cow::Owned(name) => name.try_into().expect("it is a name"),
+        };
+        headers.append(name, value);
     };
-    for (name, value) in own.iter().chain(message.attributes.iter()) {
-        put(name, value)?;
+    judge(message, max_payload, own)?;
+    for (name, value) in message.attributes.iter() {
+        let bad = |_| format!("the attribute {name} cannot be a header");
+        headers.append(name.parse::<HeaderName>().map_err(bad)?, value.as_str());
     }
-    put(MSG_ID, &message.dedup_id())?;
+    headers.append(NATS_MESSAGE_ID, message.dedup_id());
+    Ok(headers)
+}
+
+/// Whether a message can be sent at all.
+///
+/// # Errors
+/// Why it can never be sent.
+pub(crate) fn check(message: &Message, max_payload: usize) -> Result<(), String> {
+    judge(message, max_payload, |_, _| {})
+}
+
+/// Judges a message, and tells the attributes of its envelope on the way.
+fn judge(
+    message: &Message,
+    max_payload: usize,
+    mut own: impl FnMut(Cow<'static, str>, &str),
+) -> Result<(), String> {
+    names::check_subject(&message.topic)?;
+    let routes = &message.attributes;
+    // As it goes over the line: a version, lines of `name: value`, an empty line.
+    let line = |name: &str, value: &str| name.len() + value.len() + ": \r\n".len();
+    let mut size = "NATS/1.0\r\n\r\n".len() + line(MSG_ID, &message.dedup_id());
+    let mut taken = None;
+    message.envelope.each_attribute(|name, value| {
+        size += line(&name, value);
+        let mut same = routes
+            .iter()
+            .filter(|one| one.0.eq_ignore_ascii_case(&name));
+        taken = taken.or(same.next());
+        own(name, value);
+    });
+    for (name, value) in routes.iter() {
+        check_attribute(name, value)?;
+        size += line(name, value);
+    }
+    if let Some((name, _)) = taken {
+        return Err(format!("the attribute {name} is the envelope's"));
+    }
     if size > HEADERS {
         return Err(format!(
             "headers of {size} bytes; at most {HEADERS} are taken"
@@ -53,11 +82,11 @@ pub(crate) fn headers(message: &Message, max_payload: usize) -> Result<HeaderMap
             "it has {whole} bytes, and the server takes {max_payload}"
         ));
     }
-    Ok(headers)
+    Ok(())
 }
 
 /// Accepts an attribute of a route that arrives as it was sent.
-fn check(name: &str, value: &str) -> Result<(), String> {
+fn check_attribute(name: &str, value: &str) -> Result<(), String> {
     let shown = outlast_core::text::clean(name, 100);
     if name.is_empty() || name.contains(|c: char| !c.is_ascii_graphic() || c == ':') {
         return Err(format!(
@@ -122,6 +151,7 @@ mod tests {
             ("a", "b\u{a0}"),
         ] {
             assert!(headers(&message(bad), 1 << 20).is_err(), "{bad:?}");
+            assert!(check(&message(bad), 1 << 20).is_err(), "{bad:?}");
         }
         assert!(headers(&message(("region", "Zürich 1")), 1 << 20).is_ok());
     }
@@ -137,8 +167,8 @@ mod tests {
                 .map(move |value| name.len() + value.as_str().len() + 4)
         });
         let size = 12 + pairs.sum::<usize>() + message.body.len();
-        assert!(headers(&message, size).is_ok());
-        assert!(headers(&message, size - 1).is_err());
+        assert!(headers(&message, size).is_ok() && check(&message, size).is_ok());
+        assert!(headers(&message, size - 1).is_err() && check(&message, size - 1).is_err());
     }
 
     #[test]

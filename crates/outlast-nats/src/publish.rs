@@ -3,7 +3,10 @@
 //! Of one ordering key a message goes when the one before it is confirmed: a stream may refuse one message and take the
 //! next, and a connection may be lost between the two.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet, VecDeque},
+};
 
 use async_nats::{Message as Answer, StatusCode};
 use outlast_core::broker::{Message, Published, Why};
@@ -36,8 +39,8 @@ pub(crate) async fn publish(
         let all = messages.iter();
         // What can never be sent is told as that, whatever else is wrong.
         return all
-            .map(|one| match message::headers(one, link.max_payload()) {
-                Ok(_) => Published::not_sent(why.why, &why.reason),
+            .map(|one| match message::check(one, link.max_payload()) {
+                Ok(()) => Published::not_sent(why.why, &why.reason),
                 Err(why) => Published::not_sent(Why::Message, why),
             })
             .collect();
@@ -256,15 +259,16 @@ impl<'a> Publishing<'a> {
 }
 
 #[derive(Deserialize)]
-struct Ack {
+struct Ack<'a> {
     error: Option<Refused>,
-    stream: Option<String>,
+    #[serde(borrow)]
+    stream: Option<Cow<'a, str>>,
     seq: Option<u64>,
 }
 
 /// What a stream says of a message.
 pub(crate) fn read(answer: &Answer) -> Published {
-    match serde_json::from_slice::<Ack>(&answer.payload) {
+    match serde_json::from_slice::<Ack<'_>>(&answer.payload) {
         Ok(Ack {
             error: Some(refused),
             ..

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use outlast_core::{broker::Message, text};
-use prost::Message as _;
 
-use crate::wire::PubsubMessage;
+use crate::wire::Encoded;
 
 /// The most bytes of a message with all that is around it; of a request it is a little more.
 pub(crate) const MESSAGE_BYTES: usize = 9_990_000;
@@ -16,71 +15,114 @@ const VALUE_BYTES: usize = 1024;
 const KEY_BYTES: usize = 1024;
 
 /// Checks it and encodes it as it is sent. `ordering_key`: what Pub/Sub is to order it by.
+///
+/// # Errors
+/// Why Pub/Sub can never take it.
 pub(crate) fn message(message: &Message, ordering_key: Option<&str>) -> Result<Bytes, String> {
+    let bytes = size(message, ordering_key)?;
+    let mut encoded = Encoded::with_capacity(bytes);
+    encoded.data(&message.body);
+    each(message, |name, value| encoded.attribute(name, value));
+    encoded.ordering_key(ordering_key.unwrap_or_default());
+    Ok(encoded.into())
+}
+
+/// Checks it. Answers how many bytes it has when it is encoded.
+///
+/// # Errors
+/// Why Pub/Sub can never take it.
+pub(crate) fn size(message: &Message, ordering_key: Option<&str>) -> Result<usize, String> {
     let key = message.ordering_key.as_deref();
     if key.is_some_and(|key| key.len() > KEY_BYTES) {
         return Err(format!(
             "its ordering key is longer than {KEY_BYTES} bytes, which Pub/Sub does not take"
         ));
     }
-    let attributes = attributes(message.all_attributes())?;
-    if message.body.is_empty() && attributes.is_empty() {
+    let (mut count, mut bytes, mut refused) = (0, 0, Ok(()));
+    each(message, |name, value| {
+        count += 1;
+        bytes += Encoded::attribute_len(name, value);
+        if refused.is_ok() {
+            refused = attribute(name, value);
+        }
+    });
+    if count > ATTRIBUTES {
+        return Err(format!(
+            "it has {count} attributes with those of its envelope; Pub/Sub takes {ATTRIBUTES}"
+        ));
+    }
+    refused?;
+    once(message)?;
+    if message.body.is_empty() && count == 0 {
         return Err("it has neither a payload nor attributes, which Pub/Sub does not take".into());
     }
-    let wire = PubsubMessage {
-        data: message.body.clone(),
-        attributes,
-        message_id: String::new(),
-        ordering_key: ordering_key.unwrap_or_default().to_owned(),
-    };
-    let bytes = wire.encoded_len();
+    bytes += Encoded::field_len(&message.body);
+    bytes += Encoded::field_len(ordering_key.unwrap_or_default().as_bytes());
     if bytes > MESSAGE_BYTES {
         return Err(format!(
             "it has {bytes} bytes with its attributes; Pub/Sub takes {MESSAGE_BYTES}"
         ));
     }
-    Ok(wire.encode_to_vec().into())
+    Ok(bytes)
 }
 
-fn attributes(all: Vec<(String, String)>) -> Result<HashMap<String, String>, String> {
-    if all.len() > ATTRIBUTES {
-        let n = all.len();
+/// Tells all of its attributes: those of the envelope, then the route's.
+fn each(message: &Message, mut tell: impl FnMut(&str, &str)) {
+    message
+        .envelope
+        .each_attribute(|name, value| tell(&name, value));
+    for (name, value) in message.attributes.iter() {
+        tell(name, value);
+    }
+}
+
+fn attribute(name: &str, value: &str) -> Result<(), String> {
+    let shown = || text::clean(name, 100);
+    if name.is_empty() || name.len() > NAME_BYTES {
         return Err(format!(
-            "it has {n} attributes with those of its envelope; Pub/Sub takes {ATTRIBUTES}"
+            "the name of the attribute `{}` has {} bytes; Pub/Sub takes 1 to {NAME_BYTES}",
+            shown(),
+            name.len()
         ));
     }
-    let mut map = HashMap::with_capacity(all.len());
-    for (name, value) in all {
-        let shown = || text::clean(&name, 100);
-        if name.is_empty() || name.len() > NAME_BYTES {
-            return Err(format!(
-                "the name of the attribute `{}` has {} bytes; Pub/Sub takes 1 to {NAME_BYTES}",
-                shown(),
-                name.len()
-            ));
-        }
-        if name.starts_with("goog") {
-            return Err(format!(
-                "the attribute `{}` begins with goog, which is Google's",
-                shown()
-            ));
-        }
-        if value.len() > VALUE_BYTES {
-            return Err(format!(
-                "the attribute `{}` has {} bytes; Pub/Sub takes {VALUE_BYTES}",
-                shown(),
-                value.len()
-            ));
-        }
-        if let Some(twice) = map.insert(name.clone(), value) {
-            let twice = text::clean(&twice, 100);
-            return Err(format!(
-                "the attribute `{}` is there twice, once as `{twice}`",
-                shown()
-            ));
-        }
+    if name.starts_with("goog") {
+        return Err(format!(
+            "the attribute `{}` begins with goog, which is Google's",
+            shown()
+        ));
     }
-    Ok(map)
+    if value.len() > VALUE_BYTES {
+        return Err(format!(
+            "the attribute `{}` has {} bytes; Pub/Sub takes {VALUE_BYTES}",
+            shown(),
+            value.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Only a route can name something twice: names of an envelope differ.
+fn once(message: &Message) -> Result<(), String> {
+    let routes = &message.attributes;
+    if routes.is_empty() {
+        return Ok(());
+    }
+    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut twice = None;
+    each(message, |name, value| {
+        let before = seen.insert(name.to_owned(), value.to_owned());
+        if twice.is_none() {
+            twice = before.map(|before| (name.to_owned(), before));
+        }
+    });
+    let Some((name, value)) = twice else {
+        return Ok(());
+    };
+    Err(format!(
+        "the attribute `{}` is there twice, once as `{}`",
+        text::clean(&name, 100),
+        text::clean(&value, 100)
+    ))
 }
 
 #[cfg(test)]
@@ -91,6 +133,7 @@ mod tests {
     };
 
     use outlast_core::broker::Envelope;
+    use prost::Message as _;
 
     use super::*;
 

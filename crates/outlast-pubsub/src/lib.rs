@@ -125,7 +125,7 @@ impl Broker for PubSub {
     fn validate(&self, message: &Message) -> Result<(), String> {
         let key = message.ordering_key.as_deref();
         let ordered_by = self.server.ordered_by(key);
-        check::message(message, ordered_by.as_deref()).map(drop)
+        check::size(message, ordered_by.as_deref()).map(drop)
     }
 
     fn publish<'a>(

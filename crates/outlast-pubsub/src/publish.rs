@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
+    sync::Arc,
     time::Duration,
 };
 
@@ -40,12 +41,12 @@ struct Item<'a> {
 
 /// Requests that go one after the other.
 struct Lane<'a> {
-    topic: String,
+    topic: Arc<str>,
     requests: VecDeque<Vec<Item<'a>>>,
 }
 
 impl<'a> Lane<'a> {
-    fn new(topic: String, first: Item<'a>) -> Self {
+    fn new(topic: Arc<str>, first: Item<'a>) -> Self {
         let requests = VecDeque::from([vec![first]]);
         Self { topic, requests }
     }
@@ -81,7 +82,8 @@ fn lanes<'a>(
 ) -> Vec<Lane<'a>> {
     let mut lanes: Vec<Lane<'a>> = Vec::new();
     // The newest lane of a topic and a key of Pub/Sub's, and the bytes of its last request.
-    let mut open: HashMap<(String, Option<String>), (usize, usize)> = HashMap::new();
+    let mut open: HashMap<(Arc<str>, Option<String>), (usize, usize)> = HashMap::new();
+    let mut topics: HashMap<&str, Result<Arc<str>, String>> = HashMap::new();
     let mut stopped: HashSet<(&str, &str)> = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
         let key = message.ordering_key.as_deref();
@@ -92,7 +94,9 @@ fn lanes<'a>(
         }
         let ordered_by = server.ordered_by(key);
         // A topic that cannot be is a matter of the route, not of the message.
-        let topic = name::whole(What::Topic, &server.options.project, &message.topic);
+        let whole = || name::whole(What::Topic, &server.options.project, &message.topic);
+        let topic = topics.entry(&message.topic);
+        let topic = topic.or_insert_with(|| whole().map(Arc::from)).clone();
         let topic = topic.map_err(|why| (Why::Missing, why));
         let checked = topic.and_then(|topic| {
             let encoded = check::message(message, ordered_by.as_deref());
@@ -210,8 +214,6 @@ fn behind() -> Published {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use outlast_core::broker::{Envelope, NotSent};
     use outlast_testkit::broker::emulator;
     use prost::Message as _;
@@ -290,7 +292,7 @@ mod tests {
             let together = together.expect_err("one spoils it");
             assert_eq!(together.code, Code::InvalidArgument, "{together:?}");
             let lane = Lane {
-                topic: topic.clone(),
+                topic: topic.as_str().into(),
                 requests: VecDeque::from([request]),
             };
             let said = run(server, lane, until).await;

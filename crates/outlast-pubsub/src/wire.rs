@@ -55,6 +55,74 @@ pub(crate) struct PubsubMessage {
     pub(crate) ordering_key: String,
 }
 
+/// A [`PubsubMessage`] to be sent, written piece by piece: no attribute is copied into a map first.
+pub(crate) struct Encoded(Vec<u8>);
+
+impl Encoded {
+    // Number of the field, and that its length comes next: all of them are below 16.
+    const DATA: u8 = 1 << 3 | 2;
+    const ATTRIBUTE: u8 = 2 << 3 | 2;
+    const ORDERING_KEY: u8 = 5 << 3 | 2;
+    const NAME: u8 = 1 << 3 | 2;
+    const VALUE: u8 = 2 << 3 | 2;
+
+    /// Room for so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
+    pub(crate) fn data(&mut self, data: &[u8]) {
+        self.field(Self::DATA, data);
+    }
+
+    pub(crate) fn attribute(&mut self, name: &str, value: &str) {
+        self.begin(Self::ATTRIBUTE, Self::pair_len(name, value));
+        self.field(Self::NAME, name.as_bytes());
+        self.field(Self::VALUE, value.as_bytes());
+    }
+
+    pub(crate) fn ordering_key(&mut self, key: &str) {
+        self.field(Self::ORDERING_KEY, key.as_bytes());
+    }
+
+    /// The bytes of data or of an ordering key.
+    pub(crate) fn field_len(value: &[u8]) -> usize {
+        match value.len() {
+            0 => 0,
+            len => 1 + prost::length_delimiter_len(len) + len,
+        }
+    }
+
+    pub(crate) fn attribute_len(name: &str, value: &str) -> usize {
+        let pair = Self::pair_len(name, value);
+        1 + prost::length_delimiter_len(pair) + pair
+    }
+
+    fn pair_len(name: &str, value: &str) -> usize {
+        Self::field_len(name.as_bytes()) + Self::field_len(value.as_bytes())
+    }
+
+    /// What is empty is left out.
+    fn field(&mut self, tag: u8, value: &[u8]) {
+        if !value.is_empty() {
+            self.begin(tag, value.len());
+            self.0.extend_from_slice(value);
+        }
+    }
+
+    fn begin(&mut self, tag: u8, len: usize) {
+        self.0.push(tag);
+        // Invariant: a vector has always room.
+        prost::encode_length_delimiter(len, &mut self.0).expect("there is room");
+    }
+}
+
+impl From<Encoded> for Bytes {
+    fn from(encoded: Encoded) -> Self {
+        encoded.0.into()
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Publish {
     #[prost(string, tag = "1")]
@@ -288,4 +356,40 @@ pub(crate) struct Any {
 pub(crate) struct ErrorInfo {
     #[prost(map = "string, string", tag = "3")]
     pub(crate) metadata: HashMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_piece_by_piece_is_read_as_a_message_and_as_long_as_was_said() {
+        let long = "v".repeat(1_024);
+        for (data, key, pairs) in [
+            ("", "", vec![]),
+            ("{}", "", vec![("a", "")]),
+            ("{}", "k", vec![("ce-id", "7"), ("x", &long)]),
+        ] {
+            let lengths = pairs.iter().map(|(n, v)| Encoded::attribute_len(n, v));
+            let fields = [data, key].map(|one| Encoded::field_len(one.as_bytes()));
+            let said = lengths.chain(fields).sum();
+            let mut encoded = Encoded::with_capacity(said);
+            encoded.data(data.as_bytes());
+            for (name, value) in &pairs {
+                encoded.attribute(name, value);
+            }
+            encoded.ordering_key(key);
+            let encoded = Bytes::from(encoded);
+            assert_eq!(encoded.len(), said);
+            let owned = pairs.iter().map(|(n, v)| (n.to_string(), v.to_string()));
+            let expected = PubsubMessage {
+                data: Bytes::copy_from_slice(data.as_bytes()),
+                attributes: owned.collect(),
+                message_id: String::new(),
+                ordering_key: key.to_owned(),
+            };
+            assert_eq!(PubsubMessage::decode(encoded.clone()), Ok(expected.clone()));
+            assert_eq!(encoded.len(), expected.encoded_len());
+        }
+    }
 }

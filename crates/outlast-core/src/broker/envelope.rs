@@ -3,7 +3,7 @@
 //! Values are percent-encoded as the HTTP binding of CloudEvents says, so that they pass through headers of any broker; what
 //! is printable ASCII looks as it is.
 
-use std::{collections::BTreeMap, fmt, time::SystemTime};
+use std::{borrow::Cow, collections::BTreeMap, fmt, time::SystemTime};
 
 use uuid::Uuid;
 
@@ -133,50 +133,73 @@ impl Envelope {
     /// ```
     pub fn to_attributes(&self) -> Vec<(String, String)> {
         let mut all = Vec::with_capacity(12 + self.headers.len());
-        let mut put = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                all.push((name.to_owned(), value));
-            }
-        };
-        let text = |value: &Option<String>| value.as_deref().map(encode);
-        put(SPEC, Some("1.0".into()));
-        put(ID, Some(self.id.to_string()));
-        put(TYPE, Some(encode(&self.name)));
-        put(
-            SOURCE,
-            Some(encode(self.source.as_deref().unwrap_or(NOBODY))),
-        );
-        put(SUBJECT, text(&self.subject));
-        let time = humantime::format_rfc3339_micros(self.emitted_at);
-        put(TIME, Some(time.to_string()));
-        put(CONTENT_TYPE, Some(encode_spaced(&self.content_type)));
-        put(TRACE, text(&self.traceparent));
-        put(VERSION, Some(self.version.to_string()));
-        put(NAMED, self.source.is_none().then(|| "none".into()));
-        put(
-            TENANT,
-            (!self.tenant.is_empty()).then(|| encode(&self.tenant)),
-        );
-        put(KEY, text(&self.key));
-        put(KEY_SEQ, self.key_seq.map(|n| n.to_string()));
-        put(AGGREGATE, self.aggregate_version.map(|n| n.to_string()));
-        put(ACTOR, text(&self.actor));
-        put(CORRELATION, self.correlation_id.map(|id| id.to_string()));
-        put(CAUSATION, self.causation_id.map(|id| id.to_string()));
-        put(CODEC, text(&self.codec_key));
-        put(
-            LOG,
-            self.log
-                .as_ref()
-                .map(|place| format!("{}:{}", encode(&place.log), place.id)),
-        );
-        for (name, value) in &self.headers {
-            put(
-                &format!("{HEADER}{}", encode_name(name)),
-                Some(encode(value)),
-            );
-        }
+        self.each_attribute(|name, value| all.push((name.into_owned(), value.to_owned())));
         all
+    }
+
+    /// Tells `put` the name and the value of each attribute, in the order of [`to_attributes`](Self::to_attributes). For
+    /// whoever writes them elsewhere at once: nothing is collected, and what needs no encoding is not copied.
+    ///
+    /// ```
+    /// use outlast_core::broker::Envelope;
+    /// use std::time::UNIX_EPOCH;
+    ///
+    /// let event = Envelope::new(uuid::Uuid::nil(), "booking.confirmed", UNIX_EPOCH);
+    /// let mut lines = String::new();
+    /// event.each_attribute(|name, value| lines += &format!("{name}: {value}\n"));
+    /// assert!(lines.contains("ce-type: booking.confirmed\n"));
+    /// ```
+    pub fn each_attribute(&self, mut put: impl FnMut(Cow<'static, str>, &str)) {
+        let mut own = |name, value: &str| put(Cow::Borrowed(name), value);
+        let buffer = &mut Uuid::encode_buffer();
+        own(SPEC, "1.0");
+        own(ID, self.id.hyphenated().encode_lower(buffer));
+        own(TYPE, &encode(&self.name));
+        own(SOURCE, &encode(self.source.as_deref().unwrap_or(NOBODY)));
+        if let Some(subject) = &self.subject {
+            own(SUBJECT, &encode(subject));
+        }
+        let time = humantime::format_rfc3339_micros(self.emitted_at);
+        own(TIME, &time.to_string());
+        own(CONTENT_TYPE, &encode_spaced(&self.content_type));
+        if let Some(trace) = &self.traceparent {
+            own(TRACE, &encode(trace));
+        }
+        own(VERSION, &self.version.to_string());
+        if self.source.is_none() {
+            own(NAMED, "none");
+        }
+        if !self.tenant.is_empty() {
+            own(TENANT, &encode(&self.tenant));
+        }
+        if let Some(key) = &self.key {
+            own(KEY, &encode(key));
+        }
+        if let Some(n) = self.key_seq {
+            own(KEY_SEQ, &n.to_string());
+        }
+        if let Some(n) = self.aggregate_version {
+            own(AGGREGATE, &n.to_string());
+        }
+        if let Some(actor) = &self.actor {
+            own(ACTOR, &encode(actor));
+        }
+        if let Some(id) = self.correlation_id {
+            own(CORRELATION, id.hyphenated().encode_lower(buffer));
+        }
+        if let Some(id) = self.causation_id {
+            own(CAUSATION, id.hyphenated().encode_lower(buffer));
+        }
+        if let Some(key) = &self.codec_key {
+            own(CODEC, &encode(key));
+        }
+        if let Some(place) = &self.log {
+            own(LOG, &format!("{}:{}", encode(&place.log), place.id));
+        }
+        for (name, value) in &self.headers {
+            let name = format!("{HEADER}{}", encode_name(name));
+            put(Cow::Owned(name), &encode(value));
+        }
     }
 
     /// Reads what [`to_attributes`](Self::to_attributes) wrote. Names are taken in any case; what is not ours is passed over.
@@ -247,28 +270,31 @@ fn bad(name: &str, value: &str) -> Unreadable {
 }
 
 /// Printable ASCII stays, but `"` and `%`; everything else, space too, becomes the percent-encoded bytes of its UTF-8.
-fn encode(value: &str) -> String {
+fn encode(value: &str) -> Cow<'_, str> {
     encoded(value, |b| {
         matches!(b, b'!'..=b'~') && !matches!(b, b'"' | b'%')
     })
 }
 
 /// A media type has spaces and quotes, and everybody expects them as they are.
-fn encode_spaced(value: &str) -> String {
+fn encode_spaced(value: &str) -> Cow<'_, str> {
     encoded(value, |b| matches!(b, b' '..=b'~') && b != b'%')
 }
 
 /// What a header may be called anywhere, also where case is lost.
-fn encode_name(name: &str) -> String {
+fn encode_name(name: &str) -> Cow<'_, str> {
     encoded(
         name,
         |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'),
     )
 }
 
-fn encoded(value: &str, stays: impl Fn(u8) -> bool) -> String {
+fn encoded(value: &str, stays: impl Fn(u8) -> bool) -> Cow<'_, str> {
     use fmt::Write;
-    let mut out = String::with_capacity(value.len());
+    if value.bytes().all(&stays) {
+        return Cow::Borrowed(value);
+    }
+    let mut out = String::with_capacity(value.len() + 8);
     for b in value.bytes() {
         if stays(b) {
             out.push(char::from(b));
@@ -277,7 +303,7 @@ fn encoded(value: &str, stays: impl Fn(u8) -> bool) -> String {
             let _ = write!(out, "%{b:02X}");
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 fn decode(name: &str, value: &str) -> Result<String, Unreadable> {

@@ -56,11 +56,11 @@ impl Message {
 
     /// About how much of a request it is.
     pub fn size(&self) -> usize {
-        let attributes = self.all_attributes();
-        let named: usize = attributes
-            .iter()
-            .map(|(name, value)| name.len() + value.len() + 8)
-            .sum();
+        let pair = |name: &str, value: &str| name.len() + value.len() + 8;
+        let own = self.attributes.iter();
+        let mut named: usize = own.map(|(name, value)| pair(name, value)).sum();
+        self.envelope
+            .each_attribute(|name, value| named += pair(&name, value));
         self.body.len() + named + self.ordering_key.as_ref().map_or(0, String::len)
     }
 }
