@@ -38,8 +38,6 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub(crate) struct Received {
     pub(crate) id: Uuid,
-    /// Its place in the log.
-    pub(crate) log_id: i64,
     pub(crate) name: String,
     pub(crate) version: u16,
     pub(crate) source: Option<String>,

@@ -4,17 +4,18 @@
 //! time that is left, by what the broker takes at once, and, where keys are kept in order, nothing of a key after what was
 //! not confirmed of it.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashSet, sync::Arc, time::Duration};
 
 use outlast_core::{
     Class, Failure, Outcome,
-    broker::{Broker, Envelope, LogPlace, Message, NotSent, Published, Why},
+    broker::{Broker, LogPlace, Message, NotSent, Published, Why},
     outage,
 };
-use tokio::{task::JoinHandle, time::Instant};
+use outlast_postgres::store::Claimed;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::{BatchEnd, Delivery, End, Left, Received};
+use super::{BatchEnd, End, Left};
 
 /// The longest that one call to a broker may take.
 const CALL: Duration = Duration::from_secs(10);
@@ -41,27 +42,14 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes these in their order. `left` is how much of the lease is left, less a margin.
+    /// Publishes these in their order. `left` is how much time is left for it.
     pub(crate) fn start(
         self: Arc<Self>,
-        deliveries: Vec<Delivery>,
+        events: Vec<Arc<Claimed>>,
         left: impl Fn() -> Duration + Send + Sync + 'static,
     ) -> JoinHandle<BatchEnd> {
         tokio::spawn(async move {
-            let events = deliveries.iter().map(|delivery| &*delivery.event);
-            let messages = events.map(|event| self.message(event, 0)).collect();
-            let Some(first) = deliveries.first() else {
-                return BatchEnd::all(Vec::new(), End::Done(Outcome::Done));
-            };
-            let left = || {
-                let lost = first.lost.is_cancelled();
-                let until = first.deadline.saturating_duration_since(Instant::now());
-                if lost {
-                    Duration::ZERO
-                } else {
-                    left().min(until)
-                }
-            };
+            let messages = events.iter().map(|event| self.message(event, 0)).collect();
             self.send(messages, left).await.end()
         })
     }
@@ -82,13 +70,17 @@ impl Publisher {
     }
 
     /// The message for an event, of this round of publishing.
-    pub(crate) fn message(&self, event: &Received, round: u32) -> Message {
+    pub(crate) fn message(&self, event: &Claimed, round: u32) -> Message {
         let topic = match self.topic.contains("{type}") {
-            true => self.topic.replace("{type}", &event.name).into(),
+            true => self.topic.replace("{type}", &event.kind).into(),
             false => self.topic.clone(),
         };
-        let mut message =
-            Message::new(topic, Arc::new(self.envelope(event)), event.payload.clone());
+        let mut envelope = event.envelope();
+        envelope.log = self.log.as_ref().map(|log| LogPlace {
+            log: log.to_string(),
+            id: event.log_id,
+        });
+        let mut message = Message::new(topic, Arc::new(envelope), event.payload.clone());
         message.attributes = self.attributes.clone();
         message.round = round;
         if self.ordered {
@@ -98,15 +90,6 @@ impl Publisher {
             });
         }
         message
-    }
-
-    fn envelope(&self, event: &Received) -> Envelope {
-        let mut envelope = event.envelope();
-        envelope.log = self.log.as_ref().map(|log| LogPlace {
-            log: log.to_string(),
-            id: event.log_id,
-        });
-        envelope
     }
 }
 
@@ -169,20 +152,7 @@ impl<'a> Sending<'a> {
         if wave.is_empty() || self.is_down() {
             return false;
         }
-        let messages: Vec<_> = wave.iter().map(|nth| self.messages[*nth].clone()).collect();
-        let broker = &self.publisher.broker;
-        let call = broker.publish(&messages, within);
-        let outcomes = match tokio::time::timeout(within + WATCHDOG, call).await {
-            Ok(outcomes) => outcomes,
-            Err(_) => {
-                tracing::error!(
-                    broker = broker.kind(),
-                    ?within,
-                    "a call to the broker has not returned in its time and is given up"
-                );
-                Vec::new()
-            }
-        };
+        let outcomes = self.call(&wave, within).await;
         let silent = || Published::unknown("the adapter has not said what came of it");
         let mut outcomes = outcomes.into_iter();
         for nth in wave {
@@ -195,6 +165,34 @@ impl<'a> Sending<'a> {
             }
         }
         true
+    }
+
+    /// What the broker says of the messages of a wave; nothing if it does not return.
+    async fn call(&self, wave: &[usize], within: Duration) -> Vec<Published> {
+        let messages = self.of(wave);
+        let broker = &self.publisher.broker;
+        let call = broker.publish(&messages, within);
+        match tokio::time::timeout(within + WATCHDOG, call).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => {
+                tracing::error!(
+                    broker = broker.kind(),
+                    ?within,
+                    "a call to the broker has not returned in its time and is given up"
+                );
+                Vec::new()
+            }
+        }
+    }
+
+    /// The messages of a wave: where they are, unless something between them is left out.
+    fn of(&self, wave: &[usize]) -> Cow<'_, [Message]> {
+        if let (Some(first), Some(last)) = (wave.first(), wave.last())
+            && last - first + 1 == wave.len()
+        {
+            return Cow::Borrowed(&self.messages[*first..=*last]);
+        }
+        wave.iter().map(|nth| self.messages[*nth].clone()).collect()
     }
 
     /// The next messages in their order, within what the broker takes at once.

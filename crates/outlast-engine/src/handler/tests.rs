@@ -33,7 +33,6 @@ impl Event for Paid {
 fn received(version: u16, payload: &str) -> Received {
     Received {
         id: Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001),
-        log_id: 1,
         source: None,
         subject: None,
         name: "paid".into(),

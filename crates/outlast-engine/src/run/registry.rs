@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use bytes::Bytes;
 use outlast_postgres::store::Claimed;
 
 use crate::handler::{Handler, Received};
@@ -77,7 +76,6 @@ impl<S> Registry<S> {
 pub(crate) fn received(event: &Claimed) -> Arc<Received> {
     Arc::new(Received {
         id: event.event_id,
-        log_id: event.log_id,
         source: event.source.clone(),
         subject: event.subject.clone(),
         name: event.kind.clone(),
@@ -93,7 +91,7 @@ pub(crate) fn received(event: &Claimed) -> Arc<Received> {
         headers: event.headers.as_ref().map(ToString::to_string),
         content_type: event.content_type.clone(),
         codec_key: event.codec_key.clone(),
-        payload: Bytes::from(event.payload.clone()),
+        payload: event.payload.clone(),
         emitted_at: event.emitted_at,
     })
 }

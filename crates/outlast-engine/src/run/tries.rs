@@ -117,11 +117,14 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
         Form::Publish(publisher) => {
             // One call is never renewed: it has to fit into what is left, with a margin.
             let margin = consumer.leases.length() / 4;
-            let left = move || match lease.is_lost() {
+            let left = move || match lease.is_lost() || told.is_cancelled() {
                 true => Duration::ZERO,
-                false => lease.left().saturating_sub(margin),
+                false => {
+                    let until = deadline.saturating_duration_since(Instant::now());
+                    lease.left().saturating_sub(margin).min(until)
+                }
             };
-            let work = publisher.clone().start(deliveries.collect(), left);
+            let work = publisher.clone().start(unit.events.clone(), left);
             return match in_time(&consumer, work, permit, deadline).await {
                 Ok(end) => Tried { unit, end },
                 Err(failure) => whole(unit, End::Failed(failure)),

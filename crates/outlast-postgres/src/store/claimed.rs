@@ -2,6 +2,9 @@
 
 use std::time::SystemTime;
 
+use bytes::Bytes;
+use outlast_core::broker::Envelope;
+use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -31,13 +34,13 @@ pub struct Claimed {
     pub correlation_id: Option<Uuid>,
     pub causation_id: Option<Uuid>,
     pub traceparent: Option<String>,
-    pub headers: Option<serde_json::Value>,
+    pub headers: Option<Value>,
     pub source: Option<String>,
     pub subject: Option<String>,
     pub aggregate_version: Option<i64>,
     pub content_type: String,
     pub codec_key: Option<String>,
-    pub payload: Vec<u8>,
+    pub payload: Bytes,
     pub emitted_at: SystemTime,
     /// 1 + reclaims of its batch + failures charged to it.
     pub attempt: i32,
@@ -64,6 +67,33 @@ impl Claimed {
     /// Whether its batch is of a side lane, which holds tenants with a backlog only.
     pub fn aside(&self) -> bool {
         self.lane.is_some_and(|lane| lane >= 1024)
+    }
+
+    /// What it is without its payload, as it leaves. It does not say which log it is of, because that has no name here.
+    pub fn envelope(&self) -> Envelope {
+        let mut envelope = Envelope::new(self.event_id, self.kind.as_str(), self.emitted_at);
+        envelope.version = u16::try_from(self.version).unwrap_or(u16::MAX);
+        envelope.tenant.clone_from(&self.tenant);
+        envelope.key.clone_from(&self.key);
+        envelope.key_seq = self.key_seq;
+        envelope.aggregate_version = self.aggregate_version;
+        envelope.source.clone_from(&self.source);
+        envelope.subject.clone_from(&self.subject);
+        envelope.actor.clone_from(&self.actor);
+        envelope.correlation_id = self.correlation_id;
+        envelope.causation_id = self.causation_id;
+        envelope.traceparent.clone_from(&self.traceparent);
+        envelope.content_type.clone_from(&self.content_type);
+        envelope.codec_key.clone_from(&self.codec_key);
+        // They were checked when they were emitted: strings only.
+        if let Some(Value::Object(headers)) = &self.headers {
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let all = headers.iter();
+            envelope.headers = all
+                .filter_map(|(name, value)| Some((name.clone(), text(value)?)))
+                .collect();
+        }
+        envelope
     }
 }
 
@@ -93,7 +123,7 @@ impl Claim {
                 aggregate_version: row.try_get(14)?,
                 content_type: row.try_get(15)?,
                 codec_key: row.try_get(16)?,
-                payload: row.try_get(17)?,
+                payload: row.try_get::<_, Vec<u8>>(17)?.into(),
                 emitted_at: row.try_get(18)?,
                 attempt: row.try_get(19)?,
                 reclaims: row.try_get(20)?,

@@ -274,7 +274,7 @@ impl Claimed {
             aggregate_version: envelope.aggregate_version,
             content_type: envelope.content_type,
             codec_key: envelope.codec_key,
-            payload: payload.to_vec(),
+            payload: payload.clone(),
             emitted_at: envelope.emitted_at,
             attempt: 1,
             reclaims: 0,
@@ -343,7 +343,7 @@ fn copies<'a>(events: &[&'a Claimed]) -> (Value, Vec<&'a [u8]>) {
             "emitted_at": humantime::format_rfc3339_micros(event.emitted_at).to_string(),
         })
     };
-    let payloads = events.iter().map(|event| event.payload.as_slice());
+    let payloads = events.iter().map(|event| &*event.payload);
     (events.iter().map(envelope).collect(), payloads.collect())
 }
 
@@ -351,6 +351,29 @@ fn copies<'a>(events: &[&'a Claimed]) -> (Value, Vec<&'a [u8]>) {
 mod tests {
     use super::*;
     use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn what_was_delivered_has_the_envelope_that_it_came_with() {
+        let mut whole = Envelope::new(Uuid::from_u128(7), "paid", UNIX_EPOCH);
+        whole.version = 3;
+        whole.tenant = "acme".into();
+        whole.key = Some("booking/7".into());
+        whole.key_seq = Some(9);
+        whole.aggregate_version = Some(2);
+        whole.source = Some("shop".into());
+        whole.subject = Some("booking".into());
+        whole.actor = Some("jane".into());
+        whole.correlation_id = Some(Uuid::from_u128(8));
+        whole.causation_id = Some(Uuid::from_u128(9));
+        whole.traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
+        whole.headers.insert("region".into(), "eu".into());
+        whole.content_type = "text/plain".into();
+        whole.codec_key = Some("k".into());
+        for envelope in [whole, Envelope::new(Uuid::nil(), "paid", UNIX_EPOCH)] {
+            let event = Claimed::delivered(envelope.clone(), &Bytes::new());
+            assert_eq!(event.map(|event| event.envelope()), Ok(envelope));
+        }
+    }
 
     #[test]
     fn what_the_tables_have_no_place_for_is_told_and_nothing_else_is_refused() {

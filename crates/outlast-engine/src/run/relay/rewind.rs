@@ -16,7 +16,6 @@ use crate::{
         consumer::Consumer,
         leases::Lease,
         record::{self, until_lost},
-        registry,
         signal::Stop,
     },
 };
@@ -122,7 +121,7 @@ async fn publish<S>(
     let mut messages: Vec<_> = page
         .events
         .iter()
-        .map(|event| publisher.message(&registry::received(event), rewinding.round))
+        .map(|event| publisher.message(event, rewinding.round))
         .collect();
     let (mut sent, mut refused, mut failures) = (0, 0, 0_u32);
     loop {

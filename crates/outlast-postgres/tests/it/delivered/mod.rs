@@ -187,10 +187,5 @@ pub(crate) async fn claim_on(client: &Client, consumer: i32, event: &Claimed) ->
         "emitted_at": "2026-11-30T00:00:00Z", "key": event.key, "log_id": event.log_id,
     }]);
     let sql = "select verdict from outlast._claim_delivered($1, $2, $3, 60000)";
-    sql::one(
-        client,
-        sql,
-        &[&consumer, &envelope, &vec![event.payload.as_slice()]],
-    )
-    .await
+    sql::one(client, sql, &[&consumer, &envelope, &vec![&*event.payload]]).await
 }
