@@ -14,11 +14,16 @@
 //! The servers themselves are [`outlast_postgres::cluster`]. Nothing here is published or used by the product.
 
 pub mod broker;
+#[cfg(feature = "proofs")]
 pub mod drill;
+#[cfg(feature = "proofs")]
 pub mod pg;
+#[cfg(feature = "proofs")]
 pub mod pooler;
 pub mod process;
+#[cfg(feature = "proofs")]
 pub mod provider;
+#[cfg(feature = "proofs")]
 pub mod proxy;
 pub mod wait;
 

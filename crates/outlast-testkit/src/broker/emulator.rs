@@ -175,6 +175,13 @@ impl Emulator {
         Err(last.context("no port was tried")?)
     }
 
+    /// The version that its jar is named after.
+    pub fn version(&self) -> String {
+        let name = self.jar.file_stem().unwrap_or_default().to_string_lossy();
+        let version = name.trim_start_matches("cloud-pubsub-emulator-");
+        version.trim_end_matches("-all").to_owned()
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
