@@ -11,7 +11,10 @@ mod series;
 mod table;
 mod work;
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
@@ -19,9 +22,12 @@ use crate::{report::Report, server::Server};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rounds of each axis.
+    /// Rounds of each axis, at most: an axis has fewer when its share of the time is over, and one in any case.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// How long all of it may take: 14, or in the full form as long as it takes.
+    #[arg(long)]
+    minutes: Option<u64>,
     /// Also the points that take long to prepare: 10,000,000 waiting events, as many finished ones.
     #[arg(long, conflicts_with = "smoke")]
     full: bool,
@@ -64,16 +70,29 @@ pub async fn run(mut args: Args) -> Result<()> {
     let server = Server::start().await?;
     quiet(&server).await?;
     let mut facts = Report::new("How cost grows", server.version()).facts;
+    facts.push(server.today().await?);
     facts.push(
         "autovacuum off and a checkpoint before each measurement: both would hit one point or the other by chance".into(),
     );
     let mut growth = table::Growth::new(facts);
-    for axis in axes::all(args.size()) {
-        if args.wants(axis.name) {
-            growth
-                .axes
-                .push(series::measure(&server, &axis, args.rounds, args.size()).await?);
-        }
+    let usual = if args.full { 24 * 60 } else { 14 };
+    let minutes = args.minutes.unwrap_or(usual);
+    let until = Instant::now() + Duration::from_secs(60 * minutes);
+    let mut wanted = axes::all(args.size());
+    wanted.retain(|axis| args.wants(axis.name));
+    // What was measured last is not short of time because something before it was slow.
+    let mut shares = wanted.len() as u32 + u32::from(args.wants("rest"));
+    for axis in wanted {
+        let begun = Instant::now();
+        let share = until.saturating_duration_since(begun) / shares;
+        shares -= 1;
+        let rounds = series::Rounds {
+            most: args.rounds,
+            until: begun + share,
+        };
+        let series = series::measure(&server, &axis, rounds, args.size()).await?;
+        eprintln!("{}: {:.0} s", axis.name, begun.elapsed().as_secs_f64());
+        growth.axes.push(series);
     }
     if args.wants("rest") {
         growth.rest = rest::measure(&server, args.size()).await?;

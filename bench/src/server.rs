@@ -52,6 +52,14 @@ impl Server {
         Ok(Self { cluster })
     }
 
+    /// The date, as results say it.
+    pub async fn today(&self) -> Result<String> {
+        let (admin, _driver) =
+            connect::connect(&Target::parse(&self.cluster.socket_url("postgres"))?).await?;
+        let today = admin.query_one("select current_date::text", &[]).await?;
+        Ok(format!("date: {}", today.get::<_, &str>(0)))
+    }
+
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -102,6 +110,16 @@ impl Database {
 
     pub async fn number(&self, sql: &str) -> Result<i64> {
         Ok(self.sql.query_one(sql, &[]).await?.get(0))
+    }
+
+    /// # Errors
+    /// When the product finds something wrong in its own tables.
+    pub async fn must_be_sound(&self) -> Result<()> {
+        let broken = self
+            .number("select coalesce(sum(violations), 0)::bigint from outlast._verify()")
+            .await?;
+        anyhow::ensure!(broken == 0, "{broken} violations");
+        Ok(())
     }
 
     /// A backlog of this many events of about 200 bytes, as emitting would have left it.

@@ -1,5 +1,7 @@
 //! One axis: its points prepared side by side, then measured in turns.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result};
 
 use super::{
@@ -11,7 +13,15 @@ use super::{
 };
 use crate::server::Server;
 
-pub async fn measure(server: &Server, axis: &Axis, rounds: usize, size: Size) -> Result<Series> {
+/// How often the points of an axis take turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    pub most: usize,
+    /// No round begins that would not be over by then, but the first.
+    pub until: Instant,
+}
+
+pub async fn measure(server: &Server, axis: &Axis, rounds: Rounds, size: Size) -> Result<Series> {
     let mut stages = Vec::new();
     for (n, value) in axis.values.iter().enumerate() {
         let stage = Stage::build(server, &format!("growth_{n}"), (axis.scene)(*value)).await;
@@ -26,7 +36,8 @@ pub async fn measure(server: &Server, axis: &Axis, rounds: usize, size: Size) ->
         let works = axis.works.iter().position(|one| one == work).unwrap_or(0);
         works * axis.values.len() + n
     };
-    for round in 0..rounds {
+    for round in 0..rounds.most {
+        let begun = Instant::now();
         // There and back: drift hits all alike.
         let mut turns: Vec<usize> = (0..stages.len()).collect();
         if round % 2 == 1 {
@@ -40,6 +51,9 @@ pub async fn measure(server: &Server, axis: &Axis, rounds: usize, size: Size) ->
                 points[place(work, n)].tell(axis.what, &sample);
                 points[place(work, n)].rounds.push(sample);
             }
+        }
+        if Instant::now() + begun.elapsed() > rounds.until {
+            break;
         }
     }
     for (n, stage) in stages.into_iter().enumerate() {

@@ -112,8 +112,10 @@ impl Growth {
         );
         for series in &self.axes {
             out.push_str(&format!(
-                "\n## {}\n\n| {} | work | server CPU µs/unit | ratio | WAL B/unit | ratio | rate | client CPU µs/unit |\n|--:|---|--:|--:|--:|--:|--:|--:|\n",
-                series.axis, series.what
+                "\n## {}\n\nRounds: {}.\n\n| {} | work | server CPU µs/unit | ratio | WAL B/unit | ratio | rate | client CPU µs/unit |\n|--:|---|--:|--:|--:|--:|--:|--:|\n",
+                series.axis,
+                series.points.first().map_or(0, |point| point.rounds.len()),
+                series.what
             ));
             for point in &series.points {
                 let first = series
