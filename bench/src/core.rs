@@ -1,10 +1,9 @@
 //! The core path on PostgreSQL alone.
 
-mod drain;
+pub mod drain;
 mod emit;
 mod idle;
-mod latency;
-mod sink;
+pub mod latency;
 
 use std::path::PathBuf;
 
@@ -34,6 +33,18 @@ pub struct Args {
 }
 
 impl Args {
+    /// Only the relay to a broker that confirms at once.
+    pub fn relay(rounds: usize, events: i64) -> Self {
+        Self {
+            rounds,
+            events,
+            seconds: 0.0,
+            smoke: false,
+            out: PathBuf::new(),
+            only: vec!["relay".into()],
+        }
+    }
+
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
@@ -45,6 +56,7 @@ pub async fn run(mut args: Args) -> Result<()> {
     }
     let server = Server::start().await?;
     let mut report = Report::new("The core path", server.version());
+    report.facts.push(server.today().await?);
     if args.wants("emit") {
         emit::run(&server, &args, &mut report).await?;
     }

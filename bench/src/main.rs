@@ -5,6 +5,7 @@ mod core;
 mod cost;
 mod growth;
 mod peers;
+mod relay;
 mod report;
 mod server;
 
@@ -24,6 +25,10 @@ enum What {
     Growth(growth::Args),
     /// The product beside others, each through its public interface.
     Peers(peers::Args),
+    /// The relay: by itself, and beside bare clients of the same brokers.
+    Relay(relay::Args),
+    #[command(hide = true)]
+    RelayProcess(relay::process::Args),
 }
 
 #[tokio::main]
@@ -32,5 +37,7 @@ async fn main() -> anyhow::Result<()> {
         What::Core(args) => core::run(args).await,
         What::Growth(args) => growth::run(args).await,
         What::Peers(args) => peers::run(args).await,
+        What::Relay(args) => relay::run(args).await,
+        What::RelayProcess(args) => relay::process::run(args).await,
     }
 }

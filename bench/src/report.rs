@@ -93,6 +93,16 @@ impl Report {
     }
 }
 
+/// The version of a crate that is compared with, from the lock file that this was built with.
+pub fn locked(name: &str) -> &'static str {
+    const LOCK: &str = include_str!("../Cargo.lock");
+    let package = LOCK.split("[[package]]").find_map(|package| {
+        let rest = package.strip_prefix(&format!("\nname = \"{name}\"\nversion = \""))?;
+        rest.split('"').next()
+    });
+    package.unwrap_or("of unknown version")
+}
+
 /// Median, least and greatest.
 pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);

@@ -2,12 +2,9 @@
 //! statements written by hand and, where a handler has a transaction for each event, against the same transactions
 //! without a seal.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use anyhow::Result;
@@ -15,9 +12,10 @@ use outlast::{Attempt, Consumer, Event, Failure, Outlast, Start};
 use outlast_postgres::{connect, tx::ClientTx};
 use serde::{Deserialize, Serialize};
 
-use super::{Args, sink};
+use super::Args;
 use crate::{
     cost::{Cost, Meter},
+    relay::{sink::Sink, way},
     report::{Report, Row, ratio, spread},
     server::{Database, Server},
 };
@@ -178,20 +176,19 @@ async fn drain(server: &Server, how: How, snapshot: bool, events: i64) -> Result
             .await?;
     }
     HANDLED.store(0, Ordering::Relaxed);
-    sink::CONFIRMED.store(0, Ordering::Relaxed);
     let meter = Meter::start(server, &database).await?;
     match how {
         How::ByHand => by_hand(&database).await?,
         How::Business => business(&database, events).await?,
-        How::Relay | How::RelayOrdered => relay(&database, how, events).await?,
+        How::Relay | How::RelayOrdered => {
+            let route = way::Route::to("load", how == How::RelayOrdered);
+            way::drain(&database, Sink, route, events as u64).await?;
+        }
         _ => by_worker(&database, how, events).await?,
     }
     let cost = meter.stop(server, &database).await?;
     if !matches!(how, How::ByHand | How::Business) {
-        let broken = database
-            .number("select coalesce(sum(violations), 0)::bigint from outlast._verify()")
-            .await?;
-        anyhow::ensure!(broken == 0, "{broken} violations after a drain");
+        database.must_be_sound().await?;
     }
     drop(holder);
     Ok(cost)
@@ -210,43 +207,11 @@ async fn by_worker(database: &Database, how: How, events: i64) -> Result<()> {
         });
     }
     let wanted = events as u64 * consumers;
-    worker.run_until(all(database, &HANDLED, wanted)).await?;
-    Ok(())
-}
-
-/// The route is registered before the relay knows it, because a route begins with what comes after that.
-async fn relay(database: &Database, how: How, events: i64) -> Result<()> {
-    let ordered = how == How::RelayOrdered;
-    let client = database.connect().await?;
-    client
-        .batch_execute(&format!(
-            "select outlast._register('relay/load', array['load'], 'earliest', {ordered});
-             select outlast._apply_routes('{{\"load\": {{\"broker\": \"sink\", \"topic\": \"load\", \"types\": [\"load\"], \"ordered\": {ordered}, \"attributes\": {{}}}}}}')"
-        ))
-        .await?;
-    let worker = Outlast::new()
-        .worker(())
-        .database(&database.url)
-        .relay("sink", sink::Sink);
+    let handled = || HANDLED.load(Ordering::Relaxed);
     worker
-        .run_until(all(database, &sink::CONFIRMED, events as u64))
+        .run_until(way::all(database, handled, wanted))
         .await?;
     Ok(())
-}
-
-/// Resolves when the database says that so many are done; `hint` says when to look.
-async fn all(database: &Database, hint: &AtomicU64, wanted: u64) {
-    loop {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        if hint.load(Ordering::Relaxed) >= wanted
-            && let Ok(n) = database
-                .number("select count(*) from outlast._processed_event")
-                .await
-            && n as u64 >= wanted
-        {
-            return;
-        }
-    }
 }
 
 /// As many transactions as there are events, on as many connections as handlers run at once.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -43,9 +44,9 @@ async fn started(seen: Seen, load: Attempt<Load>) -> Result<(), Failure> {
 pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()> {
     let database = server.database("bench_latency").await?;
     let events = (args.seconds * 5.0 * 200.0) as u64;
-    trickle(&database, events / 10).await?;
+    trickle(&database, 0..events / 10).await?;
     let meter = Meter::start(server, &database).await?;
-    trickle(&database, events).await?;
+    trickle(&database, 0..events).await?;
     let without = meter.stop(server, &database).await?;
 
     let seen = Seen::default();
@@ -65,7 +66,7 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let meter = Meter::start(server, &database).await?;
-    let committed = trickle(&database, events).await?;
+    let committed = trickle(&database, 0..events).await?;
     while database
         .number("select count(*) from outlast._processed_event")
         .await?
@@ -109,16 +110,16 @@ pub async fn run(server: &Server, args: &Args, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// Emits so many events, 200 a second; answers when each was committed. By another session than the worker's process would
+/// Emits events of these numbers, 200 a second; answers when each was committed. By another session than the worker's process would
 /// know of: the SQL function, so that nothing is nudged.
-async fn trickle(database: &Database, events: u64) -> Result<HashMap<u64, Instant>> {
+pub async fn trickle(database: &Database, numbers: Range<u64>) -> Result<HashMap<u64, Instant>> {
     let mut client = database.connect().await?;
     let emit = client
         .prepare("select outlast.emit('load', $1::text)")
         .await?;
     let mut committed = HashMap::new();
     let mut every = tokio::time::interval(Duration::from_millis(5));
-    for n in 0..events {
+    for n in numbers {
         every.tick().await;
         let tx = client.transaction().await?;
         tx.query(&emit, &[&format!("{{\"n\":{n}}}")]).await?;
