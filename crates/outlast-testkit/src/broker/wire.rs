@@ -1,4 +1,4 @@
-//! A way to a broker that can be cut, held and made deaf: bytes pass as they are, whatever they mean.
+//! A way to a broker that can be cut, held, slowed and made deaf: bytes pass as they are, whatever they mean.
 
 use std::{
     net::SocketAddr,
@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -13,6 +14,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::{JoinHandle, JoinSet},
+    time::sleep,
 };
 
 /// What happens to bytes on their way.
@@ -21,6 +23,10 @@ enum Way {
     Passes,
     /// They wait, in both directions.
     Holds,
+    /// Each piece of them comes later by so much, in both directions.
+    Slows(Duration),
+    /// What goes to the server is lost.
+    LosesRequests,
     /// What comes from the server is lost.
     LosesAnswers,
 }
@@ -84,7 +90,17 @@ impl Wire {
         self.set(Way::LosesAnswers);
     }
 
-    /// How many bytes of answers were lost.
+    /// From now on what is said to the server is lost, on old and new connections.
+    pub fn lose_requests(&self) {
+        self.set(Way::LosesRequests);
+    }
+
+    /// From now on each piece of what is said comes later by so much, on old and new connections.
+    pub fn slow(&self, by: Duration) {
+        self.set(Way::Slows(by));
+    }
+
+    /// How many bytes of requests or answers were lost.
     pub fn lost(&self) -> usize {
         self.lost.load(Ordering::Relaxed)
     }
@@ -126,8 +142,8 @@ async fn accept(
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
             tokio::select! {
-                () = carry(from_client, to_server, way.subscribe(), None) => {}
-                () = carry(from_server, to_client, way.subscribe(), Some(&lost)) => {}
+                () = carry(from_client, to_server, way.subscribe(), (Way::LosesRequests, &lost)) => {}
+                () = carry(from_server, to_client, way.subscribe(), (Way::LosesAnswers, &lost)) => {}
                 _ = cut.changed() => {}
             }
         });
@@ -135,23 +151,25 @@ async fn accept(
     }
 }
 
-/// Carries bytes in one direction. The one from the server counts what it loses.
+/// Carries bytes in one direction, and counts what is lost on the way that loses them.
 async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut way: watch::Receiver<Way>,
-    lost: Option<&AtomicUsize>,
+    (loses, lost): (Way, &AtomicUsize),
 ) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
         if way.wait_for(|way| *way != Way::Holds).await.is_err() {
             return;
         }
-        if let Some(lost) = lost
-            && *way.borrow() == Way::LosesAnswers
-        {
+        let now = *way.borrow();
+        if now == loses {
             lost.fetch_add(read, Ordering::Relaxed);
             continue;
+        }
+        if let Way::Slows(by) = now {
+            sleep(by).await;
         }
         if to.write_all(&bytes[..read]).await.is_err() {
             return;
