@@ -202,7 +202,7 @@ impl Facts {
             leases: rows(
                 client,
                 "select format('lease %s (%s) is not ended', token, room) from outlast._lease
-                 where room in ('batch', 'parked')",
+                 where room in ('batch', 'parked', 'delivered', 'rewind')",
                 |row| row.get(0),
             )
             .await?,

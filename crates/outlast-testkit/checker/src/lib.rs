@@ -5,10 +5,13 @@
 //! handler returned) say what handlers really did out there. [`facts`] reads them, [`rules`] compares them.
 
 mod account;
+pub mod broker;
 pub mod facts;
+mod relayed;
 pub mod rules;
 
 pub use account::{Of, Took, account};
+pub use relayed::{Relayed, relayed};
 
 use std::{collections::HashSet, path::Path};
 
@@ -29,6 +32,8 @@ pub struct Expect {
     pub fan_out: Option<(String, usize)>,
     /// Intents whose events must end in quarantine, and no other event does.
     pub quarantined: HashSet<i64>,
+    /// Intents whose events a person has given up: nobody has to complete them.
+    pub given_up: HashSet<i64>,
     /// True where history was rewound: what was done outside for events that are gone is counted, not held against anybody.
     pub rewound: bool,
 }
@@ -60,6 +65,8 @@ pub enum Effects {
     Inside,
     /// Lines of a journal: at least one an event.
     Outside,
+    /// Messages at a broker, which are judged by themselves: it is a relay.
+    Published,
 }
 
 /// What was found.
@@ -112,7 +119,7 @@ pub async fn open_work(client: &Client, consumers: usize) -> Result<i64> {
                 where not exists (select from outlast._processed_event p
                                   where p.consumer = f.consumer and p.event_id = e.event_id))
              + (select coalesce(sum(case state when 'quarantined' then -1 else 1 end), 0)::bigint from outlast._parked)
-             + (select count(*) from outlast._lease where room in ('batch', 'parked'))";
+             + (select count(*) from outlast._lease where room in ('batch', 'parked', 'delivered', 'rewind'))";
     let consumers = i64::try_from(consumers)?;
     Ok(client.query_one(SQL, &[&consumers]).await?.get(0))
 }

@@ -25,6 +25,7 @@ pub fn judge(facts: &Facts, expect: &Expect) -> Report {
         match consumer.effects {
             Effects::Inside => inside(facts, expect, consumer, &mut report),
             Effects::Outside => outside(facts, expect, consumer, &mut report),
+            Effects::Published => {}
         }
     }
     if let Some((parent, children)) = &expect.fan_out {
@@ -280,7 +281,8 @@ fn due<'a>(
         .children
         .iter()
         .filter(move |_| handles == Handles::Children);
-    let intents = intents.filter(|event| !expect.quarantined.contains(&event.n));
+    let over = |n| expect.quarantined.contains(n) || expect.given_up.contains(n);
+    let intents = intents.filter(move |event| !over(&event.n));
     intents.chain(children.map(|child| &child.intent))
 }
 
@@ -300,7 +302,7 @@ fn by_event<'a>(deeds: &'a [Done], consumer: &str) -> HashMap<Uuid, Vec<&'a Done
 }
 
 impl Report {
-    fn tell(&mut self, violations: impl IntoIterator<Item = String>) {
+    pub(crate) fn tell(&mut self, violations: impl IntoIterator<Item = String>) {
         let mut all: Vec<_> = violations.into_iter().collect();
         let more = all.len().saturating_sub(EXAMPLES);
         all.truncate(EXAMPLES);

@@ -87,6 +87,7 @@ fn judged_after(durable: bool, rewound: bool, lie: impl FnOnce(&mut Facts)) -> R
         durable,
         fan_out: None,
         quarantined: HashSet::new(),
+        given_up: HashSet::new(),
         rewound,
     };
     let mut facts = well();
@@ -169,6 +170,7 @@ fn family(lie: impl FnOnce(&mut Facts)) -> Vec<String> {
         rewound: false,
         fan_out: Some(("parent".to_owned(), 2)),
         quarantined: HashSet::from([3]),
+        given_up: HashSet::new(),
     };
     let mut facts = well();
     let seal = |consumer: &str, n| Seal {
