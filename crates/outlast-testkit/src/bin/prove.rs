@@ -12,6 +12,7 @@ use outlast_testkit::drill::{
     plant::Plant,
     rows,
     run::{self, Options},
+    source::Kind,
     worker::{self, WorkerArgs},
 };
 
@@ -21,6 +22,9 @@ use outlast_testkit::drill::{
 struct Args {
     /// The rows to run, such as E2; all that exist if none is named.
     rows: Vec<String>,
+    /// The rows with a broker: nats, or pubsub (Google's emulator).
+    #[arg(long)]
+    broker: Option<Kind>,
     /// How many seeds each scenario gets.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
@@ -78,7 +82,7 @@ async fn main() -> Result<ExitCode> {
 
 async fn prove(args: Args) -> Result<ExitCode> {
     if args.list {
-        for row in rows::all() {
+        for row in rows::all(args.broker) {
             println!("{}: {}", row.name, row.what);
             for scenario in row.scenarios {
                 println!("  {}", scenario.name);
@@ -89,6 +93,7 @@ async fn prove(args: Args) -> Result<ExitCode> {
     // A drill that panics is reported with its text.
     std::panic::set_hook(Box::new(|_| {}));
     let (mut rows, mut only) = (args.rows, args.only);
+    let broker = args.broker.or_else(|| args.plant?.broker());
     if let Some(plant) = args.plant.filter(|_| rows.is_empty()) {
         let (row, scenario) = plant.seen_by();
         rows.push(row.to_owned());
@@ -96,6 +101,7 @@ async fn prove(args: Args) -> Result<ExitCode> {
     }
     let lines = run::run(Options {
         rows,
+        broker,
         only,
         seeds: args.seeds,
         seed: args.seed,

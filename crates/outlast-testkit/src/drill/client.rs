@@ -64,7 +64,19 @@ pub struct ClientArgs {
     /// The longest pause between emit and COMMIT.
     #[arg(long, default_value_t = 15)]
     pub pause_ms: u64,
+    /// No transaction is begun after so long; 0: however long it takes.
+    #[arg(long, default_value_t = 0)]
+    pub seconds: u64,
+    /// The events of these intents cannot be sent to any broker: one has a header that is too long for Pub/Sub, all have a
+    /// text that is too long for the stream of the drill.
+    #[arg(long)]
+    pub poison_at: Vec<i64>,
 }
+
+/// A text that is longer than the stream of a drill takes.
+pub(super) const POISON: usize = 40_000;
+/// The value of a header that is longer than Pub/Sub takes.
+const POISON_HEADER: usize = 1_100;
 
 /// How a transaction is meant to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +112,14 @@ pub async fn run(args: ClientArgs) -> Result<()> {
 
 async fn all<P: Pool>(args: &ClientArgs, pool: &P) -> Result<()> {
     let journal = &Journal::create(&args.folder, &format!("client-{}", args.number))?;
+    let began = Instant::now();
     let clients = (0..args.clients).map(|client| async move {
         let first = args.number * 1_000_000 + client * 10_000;
         let mut rng = fastrand::Rng::with_seed(args.seed ^ u64::try_from(first)?);
         for n in 0..args.transactions {
+            if args.seconds > 0 && began.elapsed() >= Duration::from_secs(args.seconds) {
+                break;
+            }
             // Two numbers each: a savepoint needs a second one.
             intent(args, pool, journal, first + 2 * n, &mut rng).await?;
         }
@@ -128,7 +144,10 @@ async fn intent<P: Pool>(
         (true, 3) if args.driver == Driver::Deadpool => Plan::Failed,
         _ => Plan::Commit,
     };
-    let (did, inner) = (Did::new(n, rng), Did::new(n + 1, rng));
+    let (mut did, inner) = (Did::new(n, rng), Did::new(n + 1, rng));
+    if args.poison_at.contains(&n) {
+        did.text = "x".repeat(POISON);
+    }
     let pause = Duration::from_millis(rng.u64(..=args.pause_ms));
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
@@ -227,6 +246,9 @@ async fn write(
 async fn both(args: &ClientArgs, tx: &mut impl Tx, did: &Did) -> Result<(), Error> {
     const ROW: &str = "insert into drill.business (n, event_id, digest) values ($1::text::bigint, $2::text::uuid, $3)";
     let mut emit = OUTLAST.emit(tx, did);
+    if args.poison_at.contains(&did.n) {
+        emit = emit.header("poison", "x".repeat(POISON_HEADER));
+    }
     if args.dedup {
         emit = emit.dedup(format!("intent/{}", did.n));
     }

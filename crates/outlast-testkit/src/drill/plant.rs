@@ -1,9 +1,11 @@
 //! Planted faults: the product's SQL functions in a version that lacks one idea. Each must be seen by the checker.
 //!
 //! Applied to the database of one run. What each of them removes is what the comment of the original function gives as
-//! its reason.
+//! its reason. Some are no SQL: a handler, or a broker ([`planted`](super::planted)), does something wrong.
 
 use std::str::FromStr;
+
+use super::source::Kind;
 
 /// Exchanges a piece of a function's text. One that is not there is an error: a fault that is not planted proves nothing.
 const TOOL: &str = "
@@ -39,11 +41,21 @@ pub enum Plant {
     NoBase,
     /// What leaves the database does not wait after a rewind.
     NoHold,
+    /// A relay takes what it has sent for confirmed.
+    AsSent,
+    /// A relay gives what was not answered a new id when it is published again.
+    NewId,
+    /// One message that cannot be sent fails all that were to go with it.
+    WholeBatch,
+    /// A consumer acks what has come before anything of it is committed.
+    AckFirst,
+    /// What failed is acked when a copy without its payload is there.
+    NoPayload,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::NoFence,
         Self::ReclaimByUpdate,
         Self::FinishBelieves,
@@ -55,6 +67,11 @@ impl Plant {
         Self::ChildApart,
         Self::NoBase,
         Self::NoHold,
+        Self::AsSent,
+        Self::NewId,
+        Self::WholeBatch,
+        Self::AckFirst,
+        Self::NoPayload,
     ];
 
     /// Its word.
@@ -71,6 +88,21 @@ impl Plant {
             Self::ChildApart => "child-apart",
             Self::NoBase => "no-base",
             Self::NoHold => "no-hold",
+            Self::AsSent => "as-sent",
+            Self::NewId => "new-id",
+            Self::WholeBatch => "whole-batch",
+            Self::AckFirst => "ack-first",
+            Self::NoPayload => "no-payload",
+        }
+    }
+
+    /// The broker with which the runs go that see it; none if they go without.
+    pub const fn broker(self) -> Option<Kind> {
+        match self {
+            Self::AsSent | Self::NewId | Self::WholeBatch | Self::AckFirst | Self::NoPayload => {
+                Some(Kind::Nats)
+            }
+            _ => None,
         }
     }
 
@@ -87,6 +119,11 @@ impl Plant {
             Self::ChildApart => ("E7", "between-two-children"),
             Self::NoBase => ("E13", "dump"),
             Self::NoHold => ("E13", "promoted-lagging"),
+            Self::AsSent => ("E2", "broker-killed"),
+            Self::NewId => ("E3", "confirm-lost"),
+            Self::WholeBatch => ("E8", "poison-among-good"),
+            Self::AckFirst => ("E3", "consumer-dies-in-handler"),
+            Self::NoPayload => ("E8", "first-tries-fail"),
         }
     }
 
@@ -141,7 +178,15 @@ impl Plant {
                    'delete from outlast._lease x where x.token = (l).token
                       or (x.room, x.consumer, x.lane) = ((l).room, (l).consumer, (l).lane) and x.seq < (l).seq;')"
             }
-            Self::ChildApart => "",
+            Self::ChildApart
+            | Self::AsSent
+            | Self::NewId
+            | Self::WholeBatch
+            | Self::AckFirst => "",
+            Self::NoPayload => {
+                "call pg_temp.plant('_hand_over', 'e.codec_key, e.headers, e.payload, d.foreign_at is not null',
+                   'e.codec_key, e.headers, ''''::bytea, d.foreign_at is not null')"
+            }
             Self::NoBase => {
                 "call pg_temp.plant('_scan', '(e.id <= base or pg_visible_in_snapshot(e.xid, visible))',
                    'pg_visible_in_snapshot(e.xid, visible)')"

@@ -22,6 +22,7 @@ use super::{
     plant::Plant,
     rows::{self, Row, Scenario},
     server::Server,
+    source::Kind,
     world::{Verdict, World},
 };
 
@@ -30,6 +31,8 @@ use super::{
 pub struct Options {
     /// Row names; all if empty.
     pub rows: Vec<String>,
+    /// The rows with this broker, instead of those without one.
+    pub broker: Option<Kind>,
     /// Only scenarios whose name contains this.
     pub only: Option<String>,
     /// How many seeds each scenario gets.
@@ -55,6 +58,9 @@ pub struct Options {
 pub struct Line {
     /// `E1` and so on.
     pub row: String,
+    /// With which broker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<Kind>,
     /// How many runs.
     pub runs: usize,
     /// How many faults have happened in them.
@@ -70,7 +76,7 @@ pub struct Line {
 /// # Errors
 /// When nothing can be run at all: an unknown row, no PostgreSQL.
 pub async fn run(options: Options) -> Result<Vec<Line>> {
-    let mut table = rows::all();
+    let mut table = rows::all(options.broker);
     for name in &options.rows {
         let known = table.iter().any(|row| row.name.eq_ignore_ascii_case(name));
         let names: Vec<_> = table.iter().map(|row| row.name).collect();
@@ -112,6 +118,7 @@ impl Runner {
         let options = &self.options;
         let mut line = Line {
             row: row.name.to_owned(),
+            broker: options.broker,
             runs: 0,
             faults: 0,
             violations: 0,
@@ -167,7 +174,10 @@ impl Runner {
             .prefix(&format!("outlast-{row}-{}-{seed}-", scenario.name))
             .tempdir()?;
         let options = &self.options;
-        let (name, program) = (format!("{row} {}", scenario.name), &options.program);
+        let broker = options
+            .broker
+            .map_or(String::new(), |kind| format!(" {}", kind.as_str()));
+        let (name, program) = (format!("{row}{broker} {}", scenario.name), &options.program);
         let world = World::new(
             &name,
             seed,
@@ -239,12 +249,16 @@ impl Runner {
             format!(" --plant {}", plant.as_str())
         });
         let small = if self.options.small { " --small" } else { "" };
+        let broker = self
+            .options
+            .broker
+            .map_or(String::new(), |kind| format!(" --broker {}", kind.as_str()));
         self.write(
             true,
             format_args!("    history and logs: {}", folder.display()),
         );
         self.write(true, format_args!(
-            "    again: ./run prove {row} --only {scenario} --seed {seed} --seeds 1{small}{plant}"
+            "    again: ./run prove {row}{broker} --only {scenario} --seed {seed} --seeds 1{small}{plant}"
         ));
     }
 

@@ -5,9 +5,7 @@
 //! dying handlers, and pools that lie about their COMMIT.
 
 use std::{
-    fmt,
     path::PathBuf,
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -17,7 +15,7 @@ use std::{
 
 use anyhow::Result;
 use clap::Args;
-use outlast_core::Failure;
+use outlast_core::{Failure, broker::Broker};
 use outlast_engine::{
     Attempt, Consumer, Outlast, Settings, Start,
     crash::{self, Point},
@@ -29,9 +27,15 @@ use super::{
     did::{self, Child, Deed, Did, Journal},
     grouped::Grouped,
     lie::{Lie, Lying},
-    pools::{self, Driver, Isolation},
+    plant::Plant,
+    planted::Planted,
+    pools::{self, Driver},
+    site,
+    source::Source,
 };
 use outlast_checker::facts::Done;
+
+pub use super::spec::{Form, Spec};
 
 /// What a worker process shall do.
 #[derive(Args, Clone, Debug)]
@@ -45,9 +49,21 @@ pub struct WorkerArgs {
     /// Where the outside journals go.
     #[arg(long)]
     pub folder: PathBuf,
-    /// Its consumers: `name=form[,isolation][,driver]`.
-    #[arg(long, required = true)]
+    /// Its consumers: `name=form[,isolation][,driver][,ordered]`.
+    #[arg(long)]
     pub consumer: Vec<Spec>,
+    /// The broker that its consumers read from, instead of the log.
+    #[arg(long)]
+    pub broker: Option<Source>,
+    /// It publishes to that broker; then its consumers, if it has any, read from there too.
+    #[arg(long)]
+    pub relay: bool,
+    /// Does something wrong with that broker.
+    #[arg(long)]
+    pub plant: Option<Plant>,
+    /// The most events in one batch.
+    #[arg(long, default_value_t = 1000)]
+    pub batch_rows: usize,
     /// The deployment that it is configured for.
     #[arg(long)]
     pub deployment: Option<String>,
@@ -92,99 +108,6 @@ pub struct WorkerArgs {
     pub gate: Option<PathBuf>,
 }
 
-/// One consumer of a drill worker.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// Its name.
-    pub name: String,
-    /// How it handles.
-    pub form: Form,
-    /// Of its transactions.
-    pub isolation: Isolation,
-    /// Of its pool.
-    pub driver: Driver,
-}
-
-/// How a consumer handles its events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// `on`: outside effects.
-    Outside,
-    /// `on_tx`.
-    Tx,
-    /// `on_batch`.
-    Batch,
-    /// `on`, with a transaction of its own that `Attempt::seal` completes and commits.
-    Seal,
-    /// `on_tx`, and writes children of the event.
-    FanOut,
-    /// `on_tx` of such children.
-    Child,
-}
-
-impl Form {
-    /// Its word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Outside => "on",
-            Self::Tx => "on_tx",
-            Self::Batch => "on_batch",
-            Self::Seal => "seal",
-            Self::FanOut => "fan-out",
-            Self::Child => "child",
-        }
-    }
-
-    const ALL: [Self; 6] = [
-        Self::Outside,
-        Self::Tx,
-        Self::Batch,
-        Self::Seal,
-        Self::FanOut,
-        Self::Child,
-    ];
-}
-
-impl Spec {
-    /// In READ COMMITTED, through deadpool.
-    pub fn new(name: &str, form: Form) -> Self {
-        Self {
-            name: name.to_owned(),
-            form,
-            isolation: Isolation::Committed,
-            driver: Driver::Deadpool,
-        }
-    }
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (form, level, driver) = (self.form, self.isolation, self.driver);
-        let (form, level, driver) = (form.as_str(), level.as_str(), driver.as_str());
-        write!(f, "{}={form},{level},{driver}", self.name)
-    }
-}
-
-impl FromStr for Spec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once('=').ok_or("name=form is missing")?;
-        let mut words = rest.split(',');
-        let form = words.next().unwrap_or_default();
-        let form = Form::ALL.into_iter().find(|known| known.as_str() == form);
-        let form = form.ok_or("the form is on, on_tx, on_batch, seal, fan-out or child")?;
-        let mut spec = Self::new(name, form);
-        for word in words {
-            match word.parse() {
-                Ok(driver) => spec.driver = driver,
-                Err(_) => spec.isolation = word.parse()?,
-            }
-        }
-        Ok(spec)
-    }
-}
-
 /// What the handlers of a process share.
 struct Site {
     args: WorkerArgs,
@@ -216,6 +139,12 @@ pub async fn run(args: WorkerArgs) -> Result<()> {
         grace: Duration::from_millis(500),
         drain: Duration::from_secs(10),
         concurrency: args.concurrency,
+        batch_rows: args.batch_rows,
+        heartbeat: match args.relay {
+            // Routes are looked for so often.
+            true => Duration::from_millis(200),
+            false => Settings::default().heartbeat,
+        },
         deployment: args.deployment.clone(),
         ..Settings::default()
     };
@@ -236,27 +165,61 @@ pub async fn run(args: WorkerArgs) -> Result<()> {
         .worker(site.clone())
         .database(&site.args.url)
         .settings(settings);
+    let broker = match &site.args.broker {
+        Some(source) => Some(broker(source, site.args.plant).await?),
+        None => None,
+    };
+    if let Some(broker) = broker.clone().filter(|_| site.args.relay) {
+        worker = worker.relay(site::BROKER, broker);
+    }
     for spec in &site.args.consumer {
-        worker = worker.consumer(consumer(&site.args, spec)?);
+        let consumer = consumer(&site.args, spec, broker.clone())?;
+        worker = worker.consumer(match site.args.plant {
+            Some(Plant::AckFirst) => consumer.acks_first(),
+            _ => consumer,
+        });
     }
     Ok(worker.run().await?)
 }
 
-fn consumer(args: &WorkerArgs, spec: &Spec) -> Result<Consumer<State>> {
-    let url = args.pool_url.as_ref().unwrap_or(&args.url);
-    let (level, size) = (spec.isolation, args.concurrency + 1);
-    Ok(match spec.driver {
-        Driver::Deadpool => handled(args, spec, pools::deadpool(url, level, size)?),
-        Driver::Sqlx => handled(args, spec, pools::sqlx(url, level, size)?),
+async fn broker(source: &Source, plant: Option<Plant>) -> Result<Arc<dyn Broker>> {
+    let broker = source.connect().await?;
+    Ok(match plant {
+        Some(plant) => Arc::new(Planted::new(broker, plant)),
+        None => broker,
     })
 }
 
-fn handled<P: Pool>(args: &WorkerArgs, spec: &Spec, pool: P) -> Consumer<State> {
+fn consumer(
+    args: &WorkerArgs,
+    spec: &Spec,
+    broker: Option<Arc<dyn Broker>>,
+) -> Result<Consumer<State>> {
+    let url = args.pool_url.as_ref().unwrap_or(&args.url);
+    let (level, size) = (spec.isolation, args.concurrency + 1);
+    Ok(match spec.driver {
+        Driver::Deadpool => handled(args, spec, broker, pools::deadpool(url, level, size)?),
+        Driver::Sqlx => handled(args, spec, broker, pools::sqlx(url, level, size)?),
+    })
+}
+
+fn handled<P: Pool>(
+    args: &WorkerArgs,
+    spec: &Spec,
+    broker: Option<Arc<dyn Broker>>,
+    pool: P,
+) -> Consumer<State> {
     let (name, pool) = (
         spec.name.clone(),
         Lying::new(pool, args.lie, args.lie_every),
     );
-    let consumer = Consumer::new(&name).from(Start::Earliest);
+    let mut consumer = Consumer::new(&name).from(Start::Earliest);
+    if spec.ordered {
+        consumer = consumer.ordered();
+    }
+    if let (Some(broker), Some(source)) = (broker, &args.broker) {
+        consumer = consumer.from_broker(broker, site::subscription(source.kind, spec));
+    }
     match spec.form {
         Form::Outside => consumer.on(move |site: State, did: Attempt<Did>| {
             let name = name.clone();

@@ -1,6 +1,7 @@
 //! One run of one scenario: its database, its processes, its history, and what was found.
 
 mod program;
+mod relayed;
 mod rest;
 
 use std::{
@@ -24,6 +25,7 @@ use super::{
 };
 use crate::process::Process;
 pub use program::Program;
+pub(super) use relayed::Judged;
 pub use rest::Rest;
 
 /// Long enough for a loaded machine; nothing waits so long when all is well.
@@ -246,8 +248,15 @@ impl World {
 
     /// Waits until no work is open, and stops the workers.
     pub(super) async fn comes_to_rest(&self, consumers: usize, allowed: Duration) -> Result<()> {
+        self.rests(consumers, 0, allowed).await?;
+        self.stop().await;
+        Ok(())
+    }
+
+    /// `never`: so many completions are not to come.
+    async fn rests(&self, consumers: usize, never: i64, allowed: Duration) -> Result<()> {
         let client = self.client().await?;
-        let rest = rest::until_rest(&client, consumers, allowed).await;
+        let rest = rest::until_rest(&client, (consumers, never), allowed).await;
         self.note(format_args!("{rest}"));
         if !rest.in_time {
             self.violated(format_args!(
@@ -255,7 +264,6 @@ impl World {
             ));
         }
         self.found().rest = Some(rest);
-        self.stop().await;
         Ok(())
     }
 
@@ -318,6 +326,7 @@ pub(super) fn expect(specs: &[Spec]) -> Expect {
         durable: true,
         fan_out: None,
         quarantined: HashSet::new(),
+        given_up: HashSet::new(),
         rewound: false,
     }
 }

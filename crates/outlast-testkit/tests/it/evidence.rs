@@ -197,7 +197,7 @@ async fn what_does_not_exist_is_not_proved() {
 
 #[test]
 fn every_crash_point_has_a_drill_and_every_drill_a_name_of_its_own() {
-    let table = rows::all();
+    let table = rows::all(None);
     let e2 = table.iter().find(|row| row.name == "E2").unwrap();
     for point in Point::ALL {
         let drilled = e2

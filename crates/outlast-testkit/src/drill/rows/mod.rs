@@ -11,6 +11,7 @@ mod e7;
 mod e8;
 mod load;
 mod million;
+mod relay;
 mod wake;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -20,6 +21,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::{
     pools::{Driver, Isolation},
+    source::Kind,
     worker::{Form, Spec},
     world::World,
 };
@@ -107,8 +109,11 @@ impl Row {
     }
 }
 
-/// Every row that exists.
-pub fn all() -> Vec<Row> {
+/// Every row that exists: without a broker, or with this one.
+pub fn all(broker: Option<Kind>) -> Vec<Row> {
+    if let Some(kind) = broker {
+        return relay::rows(kind);
+    }
     vec![
         e1::row(),
         e2::row(),

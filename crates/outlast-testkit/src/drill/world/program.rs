@@ -37,6 +37,7 @@ impl<'w> Program<'w> {
         let this = this.set("lease-ms", LEASE.as_millis());
         match world.plant {
             Some(Plant::ChildApart) => this.flag("apart"),
+            Some(plant) if plant.broker().is_some() => this.set("plant", plant.as_str()),
             _ => this,
         }
     }

@@ -47,7 +47,12 @@ impl fmt::Display for Rest {
     }
 }
 
-pub(super) async fn until_rest(client: &Client, consumers: usize, allowed: Duration) -> Rest {
+/// Of so many consumers; so many completions are not to come.
+pub(super) async fn until_rest(
+    client: &Client,
+    (consumers, never): (usize, i64),
+    allowed: Duration,
+) -> Rest {
     let began = Instant::now();
     let (mut commits, mut n) = (Duration::ZERO, 0);
     let ended = until(PATIENCE, async || {
@@ -60,7 +65,7 @@ pub(super) async fn until_rest(client: &Client, consumers: usize, allowed: Durat
         commits += asked.elapsed();
         n += 1;
         let slower = ((commits / n).as_secs_f64() / COMMIT.as_secs_f64()).max(1.0);
-        let open = outlast_checker::open_work(client, consumers).await.ok()?;
+        let open = outlast_checker::open_work(client, consumers).await.ok()? - never;
         let took = began.elapsed();
         let in_time = took <= allowed.mul_f64(slower);
         let rest = Rest {
