@@ -255,15 +255,18 @@ impl Account {
     }
 
     /// One line.
-    pub(crate) fn json(&self, seconds: f64) -> serde_json::Result<String> {
+    pub(crate) fn json(&self, broker: Option<&str>, seconds: f64) -> serde_json::Result<String> {
         #[derive(Serialize)]
         struct Line<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            broker: Option<&'a str>,
             #[serde(flatten)]
             account: &'a Account,
             seconds: f64,
         }
         let seconds = (seconds * 10.0).round() / 10.0;
         serde_json::to_string(&Line {
+            broker,
             account: self,
             seconds,
         })

@@ -100,7 +100,7 @@ fn a_fair_account_is_right_and_doubtful_requests_are_what_their_rows_say() {
     let account = Account::of(&fair());
     assert!(account.is_right(), "{account:?}");
     assert_eq!(
-        account.json(2.04).unwrap(),
+        account.json(None, 2.04).unwrap(),
         r#"{"committed":3,"rolled_back":3,"handled":{"ledger":2,"mailer":2,"archive":3},"redelivered":1,"lost":0,"phantom":0,"completed_twice":0,"digests_equal":true,"seconds":2.0}"#
     );
 }

@@ -112,7 +112,7 @@ impl Books {
     /// Only to know when to look; the account does not use it.
     async fn is_quiet(&self) -> Result<bool, sqlx::Error> {
         sqlx::query_scalar(
-            "select coalesce(bool_and(batches = 0 and retrying = 0), false) from outlast.consumer",
+            "select coalesce(bool_and(batches = 0 and in_flight = 0 and retrying = 0), false) from outlast.consumer",
         )
         .fetch_one(&self.db)
         .await

@@ -1,4 +1,5 @@
-//! Kills, while the clients go on: the worker three times, PostgreSQL once, each SIGKILL.
+//! Kills, while the clients go on: the worker three times, PostgreSQL once, each SIGKILL. With a broker also a relay twice,
+//! and the broker once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::books::Books;
+use crate::post::Kind;
 use crate::progress::Progress;
 use crate::stage::Stage;
 
@@ -15,10 +17,13 @@ use crate::stage::Stage;
 const BUSY: Duration = Duration::from_secs(10);
 
 /// Who is killed, after which share of the requests, in percent.
-const FAULTS: [(usize, Fault); 4] = [
+const FAULTS: [(usize, Fault); 7] = [
     (15, Fault::Worker),
+    (25, Fault::Relay),
     (35, Fault::Worker),
+    (45, Fault::Broker),
     (55, Fault::Postgres),
+    (65, Fault::Relay),
     (75, Fault::Worker),
 ];
 
@@ -26,6 +31,10 @@ const FAULTS: [(usize, Fault); 4] = [
 enum Fault {
     Worker,
     Postgres,
+    /// Only with a broker.
+    Relay,
+    /// Only with one.
+    Broker,
 }
 
 /// Keeps the clients from being done before everything was killed that shall be: they meet each kill half-way.
@@ -81,6 +90,9 @@ pub(crate) async fn run(
     let mut random = Rng::with_seed(seed);
     let mut seen = 0;
     for (percent, fault) in FAULTS {
+        if matches!(fault, Fault::Relay | Fault::Broker) && stage.post().is_none() {
+            continue;
+        }
         let at = requests * (percent + random.usize(..10)) / 100;
         // So much is still asked for while it happens.
         gate.open_to(at + requests / 20 + 1);
@@ -100,9 +112,27 @@ pub(crate) async fn run(
                     down.elapsed().as_secs_f64()
                 ));
             }
+            Fault::Relay => {
+                progress.say("SIGKILL to a relay");
+                stage.kill_relay().await?;
+            }
+            Fault::Broker => kill_broker(stage, progress).await?,
         }
     }
     gate.open_to(usize::MAX);
+    Ok(())
+}
+
+async fn kill_broker(stage: &mut Stage, progress: &Progress) -> anyhow::Result<()> {
+    progress.say("SIGKILL to the broker");
+    match stage.kill_broker().await? {
+        Kind::Nats => progress.say("NATS is back, with its store"),
+        Kind::PubSub => {
+            progress.say("the emulator is back, and has forgotten everything: rewinding");
+            stage.refill_broker().await?;
+            progress.say("what it had was published once more, with the same ids");
+        }
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! | room | what |
 //! |---|---|
 //! | [`stage`] | the server, the provider, the service and the worker |
+//! | [`post`] | with `--broker`: the server of it, and two relays |
 //! | [`plan`] | what the clients will ask for, from a seed; [`payloads`] fetches the real input |
 //! | [`clients`] | asks for it over HTTP; [`journal`] is what they saw |
 //! | [`chaos`] | kills |
@@ -17,6 +18,7 @@ mod clients;
 mod journal;
 mod payloads;
 mod plan;
+mod post;
 mod progress;
 mod stage;
 
@@ -33,10 +35,14 @@ use account::Account;
 use books::Books;
 use chaos::Gate;
 use journal::Journal;
+use post::Kind;
 use progress::Progress;
 use stage::Stage;
 
 /// Books tables and takes webhooks while the worker is killed three times and PostgreSQL once; then gives the account.
+///
+/// With a broker two relays publish what is emitted, and the same consumers read it from there; a relay is killed twice then,
+/// and the broker once.
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Arguments {
@@ -52,6 +58,9 @@ struct Arguments {
     /// A folder with webhook payloads, instead of the npm package: FOLDER/*/index.json, as in the package.
     #[arg(long, value_name = "FOLDER")]
     payloads: Option<PathBuf>,
+    /// By way of a broker: nats, or pubsub (Google's emulator).
+    #[arg(long, value_name = "BROKER")]
+    broker: Option<Kind>,
     /// The last line of stdout is the account as JSON; all else goes to stderr.
     #[arg(long)]
     json: bool,
@@ -95,7 +104,7 @@ async fn show(arguments: &Arguments) -> anyhow::Result<(Stage, bool)> {
     let started = Instant::now();
     let payloads = payloads::get(arguments.payloads.as_deref()).await?;
     let requests = plan::plan(arguments.requests, payloads, arguments.seed);
-    let mut stage = Stage::set().await?;
+    let mut stage = Stage::set(arguments.broker).await?;
     let books = Books::open(&stage)?;
     play(arguments, requests, &mut stage, &books).await?;
     let facts = books.facts().await?;
@@ -113,7 +122,10 @@ async fn show(arguments: &Arguments) -> anyhow::Result<(Stage, bool)> {
     let text = account.text(&facts, seconds);
     if arguments.json {
         eprint!("{text}");
-        println!("{}", account.json(seconds)?);
+        println!(
+            "{}",
+            account.json(arguments.broker.map(Kind::as_str), seconds)?
+        );
     } else {
         print!("{text}");
     }
@@ -171,6 +183,16 @@ async fn stay(stage: &mut Stage) -> anyhow::Result<()> {
         "  kill -9 {}    # the worker; another one follows",
         stage.worker_pid()
     );
+    if let Some(post) = stage.post() {
+        eprintln!(
+            "  the broker is at {}; how far its relays are:",
+            post.address()
+        );
+        eprintln!(
+            "    outlast relay status --database '{}'",
+            stage.database_url()
+        );
+    }
     eprintln!("\nCtrl-C stops it all.");
     let stopped = interrupted();
     tokio::pin!(stopped);

@@ -14,6 +14,8 @@ use outlast_testkit::provider::Provider;
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
+use crate::post::{Kind, Post};
+
 /// How long a program may take to say that it is ready, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PACKAGE: &str = "outlast-example-bookings";
@@ -23,6 +25,8 @@ const LEDGER: &str = "provider.jsonl";
 pub(crate) struct Stage {
     // In the order in which they may go.
     worker: Process,
+    /// With a broker.
+    post: Option<Post>,
     service: Process,
     provider: Provider,
     cluster: Cluster,
@@ -35,7 +39,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Starts everything.
-    pub(crate) async fn set() -> anyhow::Result<Self> {
+    pub(crate) async fn set(broker: Option<Kind>) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("make a folder")?;
         let cluster = Cluster::temporary().start().await?;
         eprintln!(
@@ -56,9 +60,13 @@ impl Stage {
             .await?;
 
         let provider = Provider::start(&folder.path().join(LEDGER)).await;
+        let mut post = match broker {
+            Some(kind) => Some(Post::start(kind, folder.path(), &url).await?),
+            None => None,
+        };
         let mut command = Command::new(process::program(PACKAGE, "bookings-service"));
         let service = Process::spawn(command.env("DATABASE_URL", &url))?;
-        let worker = start_worker(&url, &provider)?;
+        let worker = start_worker(&url, &provider, post.as_ref())?;
         let line = service.line("listening on ", PATIENCE).await;
         let address = line
             .rsplit(' ')
@@ -73,8 +81,12 @@ impl Stage {
         ] {
             eprintln!("demo: the {name} is process {}", process.pid());
         }
+        if let Some(post) = &mut post {
+            post.open().await?;
+        }
         Ok(Self {
             worker,
+            post,
             service,
             provider,
             cluster,
@@ -114,7 +126,7 @@ impl Stage {
     /// Resolves when the worker has ended: with a new one, as any supervisor of processes does it.
     pub(crate) async fn next_worker(&mut self) -> anyhow::Result<()> {
         self.worker.exit(Duration::MAX).await;
-        let next = start_worker(&self.database_url(), &self.provider)?;
+        let next = start_worker(&self.database_url(), &self.provider, self.post.as_ref())?;
         let dead = std::mem::replace(&mut self.worker, next);
         self.last_words.push(dead.lines());
         self.worker.line("worker is running", PATIENCE).await;
@@ -129,8 +141,41 @@ impl Stage {
         Ok(())
     }
 
+    pub(crate) fn post(&self) -> Option<&Post> {
+        self.post.as_ref()
+    }
+
+    /// SIGKILL to one of the relays, and a new one at once.
+    pub(crate) async fn kill_relay(&mut self) -> anyhow::Result<()> {
+        self.check()?;
+        match &mut self.post {
+            Some(post) => post.kill_relay().await,
+            None => bail!("there is no broker, and no relay"),
+        }
+    }
+
+    /// SIGKILL to the broker, and a start.
+    pub(crate) async fn kill_broker(&mut self) -> anyhow::Result<Kind> {
+        self.check()?;
+        let post = self.post.as_ref().context("there is no broker")?;
+        post.kill_server().await;
+        Ok(post.kind())
+    }
+
+    /// Fills a broker that has forgotten everything: the worker makes its subscriptions anew when it starts, and what was
+    /// published before is published once more.
+    pub(crate) async fn refill_broker(&mut self) -> anyhow::Result<()> {
+        self.worker.terminate();
+        self.next_worker().await?;
+        let post = self.post.as_ref().context("there is no broker")?;
+        post.rewind().await
+    }
+
     /// Nobody may die but of our hand.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if let Some(post) = &self.post {
+            post.check()?;
+        }
         for process in [&self.worker, &self.service, self.provider.process()] {
             if let Some(status) = process.ended() {
                 bail!("it ended by itself, with {status}: {process:?}");
@@ -141,6 +186,9 @@ impl Stage {
 
     /// Stops everything in peace.
     pub(crate) async fn strike(self) -> anyhow::Result<()> {
+        if let Some(post) = &self.post {
+            post.close().await;
+        }
         for process in [&self.worker, &self.service] {
             process.terminate();
             process.exit(PATIENCE).await;
@@ -160,6 +208,10 @@ impl Stage {
         for (nth, lines) in workers.iter().enumerate() {
             write(format!("worker-{}.log", nth + 1), lines)?;
         }
+        let relays = self.post.as_ref().map(Post::words).unwrap_or_default();
+        for (nth, lines) in relays.iter().enumerate() {
+            write(format!("relay-{}.log", nth + 1), lines)?;
+        }
         write("service.log".into(), &self.service.lines())?;
         fs::copy(
             self.cluster.folder().join("server.log"),
@@ -169,11 +221,14 @@ impl Stage {
     }
 }
 
-fn start_worker(url: &str, provider: &Provider) -> anyhow::Result<Process> {
+fn start_worker(url: &str, provider: &Provider, post: Option<&Post>) -> anyhow::Result<Process> {
     let mut command = Command::new(process::program(PACKAGE, "bookings-worker"));
     command
         .args(["run", "--log", "pretty"])
         .env("DATABASE_URL", url)
         .env("MAIL_URL", format!("{}/send", provider.url()));
+    if let Some(post) = post {
+        post.told(&mut command);
+    }
     Ok(Process::spawn(&mut command)?)
 }

@@ -7,6 +7,8 @@ use serde_json::value::RawValue;
 use sqlx::{PgPool, postgres::PgPoolOptions};
 use std::{env, time::Duration};
 
+pub mod broker;
+
 /// A booking was made, paid for and committed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BookingConfirmed {

@@ -1,12 +1,14 @@
 //! The worker: three consumers, each of which handles every event it takes, by itself and in its own time.
 
 use anyhow::Context;
-use outlast::{Attempt, Consumable, Consumer, Failure, Outlast, Settings, Start, Worker};
-use outlast_example_bookings::{BookingConfirmed, GithubDelivery, connect, http};
+use outlast::{
+    Attempt, Consumable, Consumer, Failure, Outlast, Settings, Start, Worker, broker::Broker,
+};
+use outlast_example_bookings::{BookingConfirmed, GithubDelivery, broker, connect, http};
 use reqwest::{StatusCode, header::RETRY_AFTER};
 use sha2::{Digest, Sha256};
 use sqlx::{PgPool, PgTransaction};
-use std::{env, process::ExitCode, time::Duration};
+use std::{env, process::ExitCode, sync::Arc, time::Duration};
 
 #[derive(Clone)]
 struct App {
@@ -14,6 +16,8 @@ struct App {
     http: reqwest::Client,
     /// Where mails are sent.
     mail: String,
+    /// Where events come from, if not from the tables.
+    broker: Option<Arc<dyn Broker>>,
 }
 
 impl App {
@@ -22,7 +26,17 @@ impl App {
             db: connect().await?,
             http: http(),
             mail: env::var("MAIL_URL").context("MAIL_URL: where mails are sent")?,
+            broker: broker::from_env().await?,
         })
+    }
+
+    /// A consumer of everything there is, by way of the broker if there is one. Its handlers are the same.
+    fn consumer(&self, name: &str) -> Consumer<Self> {
+        let consumer = Consumer::new(name).from(Start::Earliest);
+        match &self.broker {
+            Some(broker) => consumer.from_broker(broker.clone(), broker::subscription(name)),
+            None => consumer,
+        }
     }
 }
 
@@ -101,25 +115,17 @@ async fn archive<E: Consumable>(
 
 fn worker(app: App) -> Worker<App> {
     let db = app.db.clone();
+    let ledger = app.consumer("ledger").on_tx(&db, post);
+    let mailer = app.consumer("mailer").on(send_mail).concurrency(20);
+    let archive = app
+        .consumer("archive")
+        .on_batch(&db, archive::<BookingConfirmed>)
+        .on_batch(&db, archive::<GithubDelivery>);
     Outlast::new()
         .worker(app)
-        .consumer(
-            Consumer::new("ledger")
-                .from(Start::Earliest)
-                .on_tx(&db, post),
-        )
-        .consumer(
-            Consumer::new("mailer")
-                .from(Start::Earliest)
-                .on(send_mail)
-                .concurrency(20),
-        )
-        .consumer(
-            Consumer::new("archive")
-                .from(Start::Earliest)
-                .on_batch(&db, archive::<BookingConfirmed>)
-                .on_batch(&db, archive::<GithubDelivery>),
-        )
+        .consumer(ledger)
+        .consumer(mailer)
+        .consumer(archive)
         // The work of a worker that was killed waits so long for the next one.
         .settings(Settings {
             lease: Duration::from_secs(3),
