@@ -8,7 +8,7 @@ use outlast_postgres::cluster::Stop;
 
 use super::{
     super::{Row, Scenario, crash::died},
-    at_work, committed, done, events, published, readers, served_once, site,
+    at_work, done, emitted, events, on_their_way, published, readers, served_once, site,
 };
 use crate::{
     drill::{
@@ -71,7 +71,7 @@ async fn nobody(world: Arc<World>, kind: Kind) -> Result<()> {
         .consumers(&specs)
         .running()
         .await?;
-    done(&*world.emitter(1).start()?).await?;
+    emitted(&world, 1).await?;
     world.fault("no relay lived while all of it was committed");
     site.relay(&world, "late").await?;
     let judged = Judged {
@@ -89,14 +89,11 @@ async fn killed(world: Arc<World>, kind: Kind) -> Result<()> {
     let client = world.emitter(1).set("transactions", 60).start()?;
     let (kills, mut again) = (if world.small { 1 } else { 3 }, 0);
     for kill in 1..=kills {
-        published(&world, kill * 20).await;
+        published(&world, i64::try_from(kill)? * 10).await;
         site.freeze();
-        // These are on their way to a server that takes nothing any more.
-        committed(&world, events(&world).await? + 10).await;
-        wait_for("events to be on their way", PATIENCE, async || {
-            (flying(&world, None).await.ok()? > 0).then_some(())
-        })
-        .await;
+        // These go to a server that takes nothing any more.
+        emitted(&world, 1 + kill).await?;
+        on_their_way(&world).await;
         again += flying(&world, None).await?;
         site.kill().await;
         world.fault("the broker was killed");
@@ -121,7 +118,7 @@ async fn wiped(world: Arc<World>, kind: Kind) -> Result<()> {
     site.relay(&world, "first").await?;
     let worker = site.worker(&world, "first").consumers(&specs);
     worker.set("slow-ms", 30).running().await?;
-    done(&*world.emitter(1).start()?).await?;
+    emitted(&world, 1).await?;
     let all = events(&world).await?;
     published(&world, all).await;
     site.kill().await;
@@ -152,7 +149,7 @@ async fn wiped(world: Arc<World>, kind: Kind) -> Result<()> {
         world.violated("nobody has written down who rewound");
     }
     // It goes on as before.
-    done(&*world.emitter(2).start()?).await?;
+    emitted(&world, 2).await?;
     let judged = Judged::default();
     world.settle_relayed(&site, &specs, &judged).await.map(drop)
 }

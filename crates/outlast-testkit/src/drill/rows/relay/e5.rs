@@ -8,11 +8,11 @@ use outlast_engine::crash::Point;
 
 use super::{
     super::{Row, Scenario},
-    committed, done, events, published, readers, served_once, site,
+    RECORDED, done, emitted, events, published, readers, served_once, site,
 };
 use crate::{
     drill::{
-        site::{Relay, Site, Whose, flying},
+        site::{Relay, Whose, flying},
         source::Kind,
         worker::{Form, Spec},
         world::{Judged, PATIENCE, World},
@@ -69,20 +69,18 @@ async fn relay_frozen(world: Arc<World>, kind: Kind) -> Result<()> {
     let all = events(&world).await?;
     published(&world, all).await;
     world.fault("a relay wakes when another one has recorded what it has published");
-    let recorded = "select count(*) from outlast._processed_event p join outlast._consumer c on c.id = p.consumer
-                    where c.name = 'relay/did'";
-    let before = world.number(recorded).await?;
+    let before = world.number(RECORDED).await?;
     old.thaw();
     old.terminate();
     let status = old.exit(PATIENCE).await;
     ensure!(status.success(), "{old:?}");
-    let after = world.number(recorded).await?;
+    let after = world.number(RECORDED).await?;
     if after != before {
         world.violated(format_args!(
             "the old relay recorded after its work was taken over ({before}, then {after})"
         ));
     }
-    done(&*world.emitter(2).start()?).await?;
+    emitted(&world, 2).await?;
     drop(new);
     let judged = Judged {
         again: Some(again),
@@ -105,12 +103,12 @@ async fn under_load(world: Arc<World>, kind: Kind) -> Result<()> {
         .consumers(&specs)
         .running()
         .await?;
-    let client = world.emitter(1).set("transactions", 400).start()?;
-    let (times, mut again) = (if world.small { 2 } else { 6 }, 0);
+    let (times, mut again, mut clients) = (if world.small { 2 } else { 6 }, 0, Vec::new());
     for time in 0..times {
-        committed(&world, events(&world).await? + 20).await;
+        let client = world.emitter(u64::try_from(time)? + 1);
+        clients.push(client.set("transactions", 60).start()?);
         let sleeper = &relays[time % 2];
-        again += caught(&world, &site, sleeper).await?;
+        again += caught(&world, sleeper).await;
         wait_for("another relay to take over", PATIENCE, async || {
             (sleeper.flying(&world).await.ok()? == 0).then_some(())
         })
@@ -118,7 +116,9 @@ async fn under_load(world: Arc<World>, kind: Kind) -> Result<()> {
         world.fault("a relay stood still until another one had taken over, and woke");
         sleeper.process.thaw();
     }
-    done(&client).await?;
+    for client in clients {
+        done(&client).await?;
+    }
     let judged = Judged {
         again: Some(again),
         failures: 1,
@@ -128,18 +128,16 @@ async fn under_load(world: Arc<World>, kind: Kind) -> Result<()> {
 }
 
 /// Freezes it with something on its way: how much.
-async fn caught(world: &World, _site: &Site, relay: &Relay) -> Result<i64> {
-    Ok(
-        wait_for("a relay with events on their way", PATIENCE, async || {
-            relay.process.freeze();
-            let flying = relay.flying(world).await.ok()?;
-            if flying == 0 {
-                relay.process.thaw();
-            }
-            (flying > 0).then_some(flying)
-        })
-        .await,
-    )
+async fn caught(world: &World, relay: &Relay) -> i64 {
+    wait_for("a relay with events on their way", PATIENCE, async || {
+        relay.process.freeze();
+        let flying = relay.flying(world).await.ok()?;
+        if flying == 0 {
+            relay.process.thaw();
+        }
+        (flying > 0).then_some(flying)
+    })
+    .await
 }
 
 /// A worker stands still; the broker gives its message to another one, who is inside the handler when the old one wakes.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     super::{Row, Scenario},
-    at_work, done, published, readers, site,
+    at_work, done, emitted, published, readers, site,
 };
 use crate::{
     drill::{
@@ -85,16 +85,17 @@ async fn gone(world: Arc<World>, kind: Kind) -> Result<()> {
     let site = site(&world, kind, Whose::Own, &specs).await?;
     site.relay(&world, "only").await?;
     // For Pub/Sub the consumers come later: what they have not taken is gone with the emulator.
-    let client = world.emitter(1).set("transactions", 30).start()?;
     if kind == Kind::Nats {
         site.worker(&world, "only")
             .consumers(&specs)
             .running()
             .await?;
     }
+    emitted(&world, 1).await?;
     published(&world, 10).await;
     site.kill().await;
-    done(&client).await?;
+    let client = world.emitter(2).set("transactions", 30);
+    done(&*client.start()?).await?;
     let seen = "select count(*) from outlast.outage where consumer = 'relay/did'";
     wait_for("the outage to be seen", PATIENCE, async || {
         (world.number(seen).await.ok()? > 0).then_some(())
@@ -167,7 +168,7 @@ async fn full(world: Arc<World>, kind: Kind) -> Result<()> {
     let site = site(&world, kind, Whose::Shared, &specs).await?;
     at_work(&world, &site, &specs).await?;
     site.change(json!({ "max_msgs": ROOM })).await?;
-    done(&*world.emitter(1).start()?).await?;
+    emitted(&world, 1).await?;
     published(&world, ROOM).await;
     let refused = "select (select count(*) from outlast._parked where class = 'throttled')
                         + (select count(*) from outlast.outage where consumer = 'relay/did')";
@@ -196,7 +197,7 @@ async fn failing(world: Arc<World>, kind: Kind) -> Result<()> {
     site.relay(&world, "only").await?;
     let worker = site.worker(&world, "only").consumers(&specs);
     worker.set("fail-every", 3).running().await?;
-    done(&*world.emitter(1).start()?).await?;
+    emitted(&world, 1).await?;
     world.fault("the first try of every third event failed");
     let judged = Judged {
         again: Some(0),

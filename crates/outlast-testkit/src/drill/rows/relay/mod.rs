@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use super::Row;
 use crate::{
     drill::{
-        site::{Relay, Site, Whose},
+        site::{Relay, Site, Whose, flying},
         source::Kind,
         worker::{Form, Spec},
         world::{PATIENCE, World},
@@ -25,6 +25,11 @@ use crate::{
     process::Process,
     wait_for,
 };
+
+/// How many events are recorded as published.
+const RECORDED: &str =
+    "select count(*) from outlast._processed_event p join outlast._consumer c on c.id = p.consumer
+                        where c.name = 'relay/did'";
 
 /// Every row that there is with this broker.
 pub(super) fn rows(kind: Kind) -> Vec<Row> {
@@ -65,19 +70,8 @@ async fn served_once(world: &World, site: &Site) -> Result<()> {
 
 /// Waits until so many events, at least, are recorded as published.
 async fn published(world: &World, at_least: i64) {
-    let sql = "select count(*) from outlast._processed_event p join outlast._consumer c on c.id = p.consumer
-               where c.name = 'relay/did'";
     wait_for("events to be published", PATIENCE, async || {
-        (world.number(sql).await.ok()? >= at_least).then_some(())
-    })
-    .await;
-}
-
-/// Waits until so many events, at least, are committed.
-async fn committed(world: &World, at_least: i64) {
-    let sql = "select count(*) from drill.business";
-    wait_for("transactions to commit", PATIENCE, async || {
-        (world.number(sql).await.ok()? >= at_least).then_some(())
+        (world.number(RECORDED).await.ok()? >= at_least).then_some(())
     })
     .await;
 }
@@ -91,6 +85,21 @@ async fn done(client: &Process) -> Result<()> {
     let status = client.exit(PATIENCE * 2).await;
     ensure!(status.success(), "{client:?}");
     Ok(())
+}
+
+/// Some transactions of a client of this number, to their end.
+async fn emitted(world: &World, number: u64) -> Result<()> {
+    done(&*world.emitter(number).start()?).await
+}
+
+/// Waits until a relay has claimed something and not recorded it, or has recorded all there is.
+async fn on_their_way(world: &World) {
+    wait_for("events to be on their way", PATIENCE, async || {
+        let flying = flying(world, None).await.ok()?;
+        let left = events(world).await.ok()? - world.number(RECORDED).await.ok()?;
+        (flying > 0 || left == 0).then_some(())
+    })
+    .await;
 }
 
 /// A relay and a worker with these consumers, both at work.
