@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use outlast_engine::crash::Point;
-use outlast_testkit::drill::{plant::Plant, rows};
+use outlast_testkit::broker::nats_server;
+use outlast_testkit::drill::{plant::Plant, rows, source::Kind};
 use outlast_testkit::pg;
 use outlast_testkit::process::Process;
 use serde_json::Value;
@@ -178,6 +179,32 @@ async fn an_end_of_other_batches_and_children_written_apart_are_seen() {
     .await;
 }
 
+/// The rows with a broker are long: CI runs them by `./run prove --broker`, and here is that they can fail.
+#[tokio::test]
+async fn a_relay_that_marks_before_the_confirm_renames_or_poisons_a_whole_batch_is_seen() {
+    if !nats_server::is_installed() {
+        return;
+    }
+    seen(&[
+        ("as-sent", "lost, the broker never had it"),
+        ("new-id", "the broker has a message of event"),
+        ("whole-batch", "16 incidents for 3 messages"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_ack_before_the_commit_and_a_copy_without_its_payload_are_seen() {
+    if !nats_server::is_installed() {
+        return;
+    }
+    seen(&[
+        ("ack-first", "lost, reader never completed it"),
+        ("no-payload", "is parked: quarantined"),
+    ])
+    .await;
+}
+
 #[tokio::test]
 async fn every_fault_that_can_be_planted_takes_root_in_the_product_as_it_is() {
     for plant in Plant::ALL {
@@ -206,15 +233,13 @@ fn every_crash_point_has_a_drill_and_every_drill_a_name_of_its_own() {
             .any(|scenario| scenario.name == point.as_str());
         assert!(drilled, "{point:?}");
     }
-    let mut names = HashSet::new();
-    for (row, scenario) in table
-        .iter()
-        .flat_map(|row| row.scenarios.iter().map(|s| (row.name, s)))
-    {
-        assert!(
-            names.insert((row, &scenario.name)),
-            "{row} {}",
-            scenario.name
-        );
+    for table in [None, Some(Kind::Nats), Some(Kind::PubSub)].map(rows::all) {
+        let mut names = HashSet::new();
+        let scenarios = table.iter();
+        let scenarios = scenarios.flat_map(|row| row.scenarios.iter().map(|s| (row.name, s)));
+        for (row, scenario) in scenarios {
+            let name = &scenario.name;
+            assert!(names.insert((row, name)), "{row} {name}");
+        }
     }
 }
