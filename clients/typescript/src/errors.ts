@@ -53,6 +53,8 @@ export class Stopped extends OutlastError {}
 export class BadName extends OutlastError {}
 /** The payload is too large: store the content elsewhere and emit a reference to it. */
 export class TooLarge extends OutlastError {}
+/** A route of the event's type could never send it: its broker takes no such message. */
+export class Unsendable extends OutlastError {}
 /** A payload that no reader could be trusted with: not JSON, too deep, NUL, not UTF-8. */
 export class BadPayload extends OutlastError {}
 /** An event id of the caller's that is not a version 7 UUID of the last days. */
@@ -93,6 +95,7 @@ export const STATES: Readonly<Record<string, readonly [Made, string?]>> = {
   OL013: [NotMigrated, "OUT-0002"],
   OL014: [ConsumerGone, "OUT-0022"],
   OL020: [Held, "OUT-0021"],
+  OL021: [Unsendable, "OUT-0023"],
   // Of a statement of ours these can only be about what `outlast migrate` makes and grants.
   "3F000": [NotMigrated, "OUT-0002"],
   "42883": [NotMigrated, "OUT-0002"],

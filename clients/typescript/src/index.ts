@@ -5,7 +5,8 @@ export type { Accepted, Body, Common, JsonBody, NewEvent, NewEvents } from "./em
 export { type Attempt, type Envelope, Unreadable, attempt, envelope } from "./envelope.js";
 export {
   AlreadySealed, BadId, BadName, BadPayload, Conflict, ConsumerGone, Expired, Held, LeaseLost, Misconfigured, NotAllowed,
-  NotInClaim, NotMigrated, NoTransaction, OutlastError, Standby, Stopped, TooLarge, UnknownConsumer, WrongTransaction,
+  NotInClaim, NotMigrated, NoTransaction, OutlastError, Standby, Stopped, TooLarge, UnknownConsumer, Unsendable,
+  WrongTransaction,
 } from "./errors.js";
 export type { HeadersLike } from "./headers.js";
 export { Outlast, claim, complete, emit, emitAll, fail, fence, register, renew, work } from "./outlast.js";

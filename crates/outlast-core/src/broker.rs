@@ -102,6 +102,55 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Many messages of one ordering key may go into one call.
     pub ordered_batches: bool,
+    /// What may stand beside the body of one message.
+    pub beside: Beside,
+}
+
+/// How much may stand beside the body of one message. What has no limit is `usize::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Beside {
+    /// The most attributes.
+    pub attributes: usize,
+    /// The most bytes of an attribute's name.
+    pub name_bytes: usize,
+    /// The most bytes of an attribute's value.
+    pub value_bytes: usize,
+    /// The most bytes of all names and values together.
+    pub attribute_bytes: usize,
+    /// The most bytes of an ordering key.
+    pub key_bytes: usize,
+}
+
+impl Beside {
+    /// No limit of its own: what stands there counts with the message.
+    pub const ANYTHING: Self = Self {
+        attributes: usize::MAX,
+        name_bytes: usize::MAX,
+        value_bytes: usize::MAX,
+        attribute_bytes: usize::MAX,
+        key_bytes: usize::MAX,
+    };
+
+    /// So many attributes, with names and values of so many bytes.
+    pub const fn attributes(mut self, most: usize, name_bytes: usize, value_bytes: usize) -> Self {
+        self.attributes = most;
+        self.name_bytes = name_bytes;
+        self.value_bytes = value_bytes;
+        self
+    }
+
+    /// So many bytes of attributes together.
+    pub const fn attribute_bytes(mut self, bytes: usize) -> Self {
+        self.attribute_bytes = bytes;
+        self
+    }
+
+    /// So many bytes of an ordering key.
+    pub const fn key_bytes(mut self, bytes: usize) -> Self {
+        self.key_bytes = bytes;
+        self
+    }
 }
 
 impl Limits {
@@ -112,7 +161,14 @@ impl Limits {
             bytes,
             message_bytes,
             ordered_batches: false,
+            beside: Beside::ANYTHING,
         }
+    }
+
+    /// With limits of what stands beside a body.
+    pub const fn with_beside(mut self, beside: Beside) -> Self {
+        self.beside = beside;
+        self
     }
 
     /// Many messages of one ordering key may go into one call.

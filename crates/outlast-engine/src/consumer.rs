@@ -7,23 +7,12 @@ use crate::{
     },
 };
 use outlast_core::{
-    Consumable, Failure, Outcome,
+    Consumable, Failure, Outcome, Start,
     broker::{Broker, Subscription},
     endpoint::Endpoint,
 };
 use outlast_postgres::{store::Reads, tx::Pool};
 use std::{fmt, future::Future, sync::Arc, time::Duration};
-
-/// Where a new consumer begins to read. Recorded when it is registered for the first time; later it changes nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// At what is emitted from now on.
-    #[default]
-    Now,
-    /// At the oldest event that is still kept.
-    Earliest,
-}
 
 /// A named, independent reader of events: each consumer completes each event of its types once.
 ///

@@ -19,10 +19,11 @@ pub mod testing;
 mod worker;
 
 pub use attempt::{Attempt, Raw, Sealed};
-pub use consumer::{BatchFn, Consumer, Start, TxFn};
+pub use consumer::{BatchFn, Consumer, TxFn};
 pub use enqueue::Enqueue;
 pub use handler::{About, Running};
 pub use outlast::{Emit, Outlast};
+pub use outlast_core::Start;
 pub use run::broker::{Imported, import_dead};
 pub use settings::{JobSettings, Settings, duration};
 pub use worker::{Described, DescribedConsumer, DescribedJob, Worker};

@@ -39,7 +39,7 @@ mod topology;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use outlast_core::broker::{
-    BoxFuture, Broker, BrokerError, Delivered, Ensure, Finding, Limits, Message, Published,
+    Beside, BoxFuture, Broker, BrokerError, Delivered, Ensure, Finding, Limits, Message, Published,
     Subscribed, Subscription, Topology, Why,
 };
 use tokio::time::Instant;
@@ -117,7 +117,10 @@ impl Broker for Nats {
 
     fn limits(&self) -> Limits {
         let message = self.link.max_payload();
-        Limits::new(MESSAGES, BYTES.max(message), message).with_ordered_batches()
+        let beside = Beside::ANYTHING.attribute_bytes(message::HEADERS);
+        Limits::new(MESSAGES, BYTES.max(message), message)
+            .with_ordered_batches()
+            .with_beside(beside)
     }
 
     fn validate(&self, message: &Message) -> Result<(), String> {

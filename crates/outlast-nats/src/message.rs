@@ -8,7 +8,7 @@ use outlast_core::broker::Message;
 use crate::names;
 
 /// The stream stores the length of the headers in 16 bits.
-const HEADERS: usize = 65_535;
+pub(crate) const HEADERS: usize = 65_535;
 const MSG_ID: &str = "Nats-Msg-Id";
 /// Begins the headers by which a message commands the stream: roll-up, time to live, expectations.
 const COMMAND: &str = "nats-";

@@ -35,8 +35,9 @@ begin
       and emit.event_id is null and emit.headers is null and emit.bytes is null and emit.digest is null and not emit.strict_key
       and emit.content_type = 'application/json' and emit.version between 1 and 32767
       and (emit.tenant = '' or octet_length(emit.tenant) <= 200 and emit.tenant !~ '[[:cntrl:]]')
-      and (emit.key is null or octet_length(emit.key) <= 500)
-      and octet_length(emit.payload) <= 262144 and strpos(emit.payload, '\u0000') = 0
+      -- Longer ones are looked at below, also for whether their routes could ever send them.
+      and (emit.key is null or octet_length(emit.key) <= 300)
+      and octet_length(emit.payload) <= 16384 and strpos(emit.payload, '\u0000') = 0
       and (octet_length(emit.payload) <= 200
            or octet_length(emit.payload) - octet_length(replace(replace(emit.payload, '[', ''), '{', '')) <= 100)
       and emit.payload::json is not null and not pg_is_in_recovery();
@@ -72,6 +73,11 @@ begin
   end if;
   if _bytes is null then _bytes := convert_to(emit.payload, 'UTF8'); end if;
   _ok := outlast._check_payload(emit.type, case when emit.codec_key is null then emit.content_type else 'application/octet-stream' end, _bytes);
+  if octet_length(_bytes) > 16384 or emit.headers is not null
+    or octet_length(concat(emit.tenant, emit.key, emit.source, emit.subject, emit.actor, emit.codec_key, emit.content_type)) > 300 then
+    _ok := outlast._check_sendable(emit.type, emit.tenant, emit.key, emit.source, emit.subject, emit.actor,
+      outlast._traceparent(emit.traceparent), emit.codec_key, emit.content_type, emit.headers, octet_length(_bytes));
+  end if;
   if emit.digest is not null and octet_length(emit.digest) not between 16 and 64 then
     raise exception 'emit %: a digest of % bytes is not 16 to 64', emit.type, octet_length(emit.digest) using errcode = 'OL005';
   end if;
@@ -203,9 +209,9 @@ begin
   end if;
   -- All of them at once; whatever is odd is looked at one by one, for its own words.
   begin
-    _plain := not exists (
+    _plain := octet_length(concat(emit_all.tenant, emit_all.source, emit_all.actor)) <= 300 and not exists (
       select from unnest(emit_all.payloads, emit_all.keys) u (payload, key)
-      where (octet_length(u.payload) <= 262144 and (u.key is null or octet_length(u.key) <= 500)
+      where (octet_length(u.payload) <= 16384 and (u.key is null or octet_length(u.key) <= 300)
         and strpos(u.payload, '\u0000') = 0
         and (octet_length(u.payload) <= 200
              or octet_length(u.payload) - octet_length(replace(replace(u.payload, '[', ''), '{', '')) <= 100)
@@ -221,6 +227,10 @@ begin
       end if;
       perform outlast._check_payload(emit_all.type, 'application/json', convert_to(_payload, 'UTF8'));
     end loop;
+    perform outlast._check_sendable(emit_all.type, emit_all.tenant, u.key, emit_all.source, null, emit_all.actor, _trace, null,
+      'application/json', null, octet_length(u.payload))
+    from unnest(emit_all.payloads, emit_all.keys) u (payload, key)
+    where octet_length(u.payload) > 16384 or octet_length(concat(emit_all.tenant, u.key, emit_all.source, emit_all.actor)) > 300;
   end if;
   _xid := pg_current_xact_id();
   _ok := outlast._woken();

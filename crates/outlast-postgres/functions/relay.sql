@@ -4,7 +4,7 @@ create or replace function outlast._routes(broker text) returns setof outlast._r
 language sql stable
 as $$ select r.* from outlast._route r where r.broker = _routes.broker order by r.name $$;
 
--- Makes these the routes, an object by name: {"orders": {"broker", "topic", "types", "ordered", "attributes"}}. Answers what
+-- Makes these the routes, an object by name: {"orders": {"broker", "topic", "types", "ordered", "start", "attributes"}}. Answers what
 -- changed, and writes one line of the audit for each. The consumer of a route that is gone stays, with its place, until
 -- somebody retires it.
 create or replace function outlast._apply_routes(routes jsonb, actor text default null)
@@ -18,8 +18,9 @@ declare
 begin
   perform pg_advisory_xact_lock(outlast._lock_room(7310));
   for d in
-    select coalesce(w.key, r.name) as name, w.value as becomes, r.name is not null as there,
-           jsonb_build_object('broker', r.broker, 'topic', r.topic, 'types', r.types, 'ordered', r.ordered, 'attributes', r.attributes) as was
+    select coalesce(w.key, r.name) as name, '{"start": "now"}' || w.value as becomes, r.name is not null as there,
+           jsonb_build_object('broker', r.broker, 'topic', r.topic, 'types', r.types, 'ordered', r.ordered, 'start', r.start,
+                              'attributes', r.attributes) as was
     from jsonb_each(_apply_routes.routes) w full join outlast._route r on r.name = w.key order by 1
   loop
     continue when d.there and d.becomes = d.was;
@@ -32,10 +33,13 @@ begin
         raise exception 'route %: whether keys are kept in order cannot be changed', d.name
           using errcode = 'OL005', hint = 'order is part of what a route is: give the other kind another name';
       end if;
-      insert into outlast._route as r (name, broker, topic, types, ordered, attributes, changed_at)
-      values (d.name, d.becomes ->> 'broker', d.becomes ->> 'topic', types, (d.becomes ->> 'ordered')::boolean, d.becomes -> 'attributes', outlast.clock())
+      insert into outlast._route as r (name, broker, topic, types, ordered, start, attributes, changed_at)
+      values (d.name, d.becomes ->> 'broker', d.becomes ->> 'topic', types, (d.becomes ->> 'ordered')::boolean, d.becomes ->> 'start',
+              d.becomes -> 'attributes', outlast.clock())
       on conflict (name) do update
-      set broker = excluded.broker, topic = excluded.topic, types = excluded.types, attributes = excluded.attributes, changed_at = excluded.changed_at;
+      set broker = excluded.broker, topic = excluded.topic, types = excluded.types, start = excluded.start,
+          attributes = excluded.attributes, changed_at = excluded.changed_at,
+          limits = case when r.broker = excluded.broker then r.limits end;
     end if;
     perform outlast._audited(case when d.becomes is null then 'route.removed' else 'route.set' end, d.name,
       jsonb_strip_nulls(jsonb_build_object('was', case when d.there then d.was end, 'becomes', d.becomes)), _apply_routes.actor);
@@ -273,7 +277,7 @@ begin
 end $$;
 
 create or replace view outlast.route as
-select r.name, r.broker, r.topic, r.types, r.ordered, r.attributes, r.changed_at, 'relay/' || r.name as consumer from outlast._route r;
+select r.name, r.broker, r.topic, r.types, r.ordered, r.attributes, r.changed_at, 'relay/' || r.name as consumer, r.start, r.limits from outlast._route r;
 
 create or replace view outlast.rewind as
 select substr(c.name, 7) as route, r.id, r.round, r.since, r.until, r.state, r.events, r.sent, r.refused, r.reason, r.actor, r.asked_at, r.ended_at

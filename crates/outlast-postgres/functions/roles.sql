@@ -92,6 +92,7 @@ as $$
     ('_renew_all',        '{engine}', true),
     ('_routes',           '{engine}', true),
     ('_record',           '{engine}', true),
+    ('_route_limits',     '{engine}', true),
     ('_resign',           '{engine}', true),
     ('_sent',             '{engine}', true),
     ('_rewind_claim',     '{engine}', true),

@@ -25,7 +25,9 @@ create table outlast._route (
   topic           text not null check (length(topic) between 1 and 500),  -- {type} stands for the event's type
   types           text[] not null check (cardinality(types) between 1 and 1000),
   ordered         boolean not null,            -- part of what its consumer is: never changed
+  start           text not null check (start in ('now', 'earliest')),     -- when its consumer is registered for the first time
   attributes      jsonb not null check (jsonb_typeof(attributes) = 'object'),
+  limits          jsonb check (jsonb_typeof(limits) = 'object'),          -- what its broker takes, as a relay has found; null: not known
   changed_at      timestamptz not null
 );
 

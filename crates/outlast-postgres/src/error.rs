@@ -73,6 +73,10 @@ pub enum Error {
         limit: usize,
     },
 
+    /// A route of this event's type could never send it: its broker takes no such message. Nothing was written.
+    #[error("{0} (OUT-0023)")]
+    Unsendable(String),
+
     /// A name, key, tenant or other argument that cannot be stored.
     #[error("{0}")]
     BadName(String),
@@ -308,6 +312,7 @@ impl Error {
             Self::PoolExhausted => Some("OUT-0009"),
             Self::NotAllowed { .. } => Some("OUT-0020"),
             Self::Codec { .. } => Some("OUT-0010"),
+            Self::Unsendable(_) => Some("OUT-0023"),
             Self::CommitUnknown(_) => Some("OUT-0011"),
             Self::Stalled { .. } => Some("OUT-0012"),
             Self::RolledBack => Some("OUT-0013"),
@@ -380,6 +385,7 @@ mod tests {
             Error::Stopped("x".into()),
             Error::Held("x".into()),
             Error::UnknownConsumer("x".into()),
+            Error::Unsendable("x".into()),
             Error::ConsumerGone("x".into()),
             Error::Config("x".into()),
             Error::PoolExhausted,

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use outlast_core::name;
+use outlast_core::{
+    Start,
+    broker::{Beside, Limits},
+    name,
+};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -33,6 +37,10 @@ pub struct Route {
     /// Keys are kept in order. Part of what a route is: to change it, give the other kind another name.
     #[serde(default)]
     pub ordered: bool,
+    /// Where it begins: at what is emitted from now on, or at the oldest event that is still kept. It counts when a relay serves
+    /// it for the first time; later it changes nothing.
+    #[serde(default)]
+    pub start: Start,
     /// Attributes that are sent beside those of the envelope.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
@@ -79,6 +87,9 @@ impl Route {
         if self.ordered {
             line.push_str(" ordered");
         }
+        if self.start != Start::default() {
+            line.push_str(&format!(" from {}", self.start.as_str()));
+        }
         for (name, value) in &self.attributes {
             line.push_str(&format!(" {name}={value}"));
         }
@@ -113,24 +124,39 @@ impl Store {
     pub async fn routes(&self, broker: &str) -> Result<BTreeMap<String, Route>, Error> {
         let rows = self
             .rows(
-                "select name, broker, topic, types, ordered, attributes from outlast._routes($1)",
+                "select name, to_jsonb(r) - 'name' - 'limits' - 'changed_at' from outlast._routes($1) r",
                 &[(&broker, Type::TEXT)],
             )
             .await?;
         rows.iter()
             .map(|row| {
-                let route = Route {
-                    broker: row.try_get(1)?,
-                    topic: row.try_get(2)?,
-                    types: row.try_get(3)?,
-                    ordered: row.try_get(4)?,
-                    attributes: serde_json::from_value(row.try_get(5)?).map_err(|why| {
-                        Error::Unexpected(format!("attributes of a route: {why}"))
-                    })?,
-                };
+                let route = serde_json::from_value(row.try_get(1)?)
+                    .map_err(|why| Error::Unexpected(format!("a route: {why}")))?;
                 Ok((row.try_get(0)?, route))
             })
             .collect()
+    }
+
+    /// Writes down what the broker of a route takes, so that `emit` refuses what it never will. Committed when it returns; answers
+    /// whether it was news.
+    pub async fn route_limits(
+        &self,
+        route: &str,
+        broker: &str,
+        limits: &Limits,
+    ) -> Result<bool, Error> {
+        let limits = written(limits);
+        let row = self
+            .one(
+                "select outlast._route_limits($1, $2, $3)",
+                &[
+                    (&route, Type::TEXT),
+                    (&broker, Type::TEXT),
+                    (&limits, Type::JSONB),
+                ],
+            )
+            .await?;
+        Ok(row.get(0))
     }
 
     /// Takes the rewind of a route's consumer that nobody works on. Committed when it returns.
@@ -221,6 +247,31 @@ impl Store {
     }
 }
 
+/// Limits as `functions/sendable.sql` reads them; what has none is not there.
+fn written(limits: &Limits) -> serde_json::Value {
+    let Beside {
+        attributes,
+        name_bytes,
+        value_bytes,
+        attribute_bytes,
+        key_bytes,
+        ..
+    } = limits.beside;
+    let all = [
+        ("message_bytes", limits.message_bytes),
+        ("attributes", attributes),
+        ("name_bytes", name_bytes),
+        ("value_bytes", value_bytes),
+        ("attribute_bytes", attribute_bytes),
+        ("key_bytes", key_bytes),
+    ];
+    all.into_iter()
+        .filter(|(_, most)| *most != usize::MAX)
+        .map(|(name, most)| (name.to_owned(), most.into()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,8 +282,18 @@ mod tests {
             topic: "orders".into(),
             types: vec!["order.*".into()],
             ordered: true,
+            start: Start::Now,
             attributes: BTreeMap::new(),
         }
+    }
+
+    #[test]
+    fn a_limit_that_is_none_is_not_written() {
+        let limits = Limits::new(1, 2, 3).with_beside(Beside::ANYTHING.key_bytes(4));
+        assert_eq!(
+            written(&limits),
+            serde_json::json!({"message_bytes": 3, "key_bytes": 4})
+        );
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl Values {
         Ok(())
     }
 
+    /// The routes, by name.
+    pub fn routes(&self) -> &BTreeMap<String, Route> {
+        &self.routes
+    }
+
     /// What is wrong with how the values fit together; one sentence each.
     pub fn problems(&self) -> Vec<String> {
         let endpoint = |(name, said): (&String, &endpoint::Definition)| {
@@ -254,10 +259,13 @@ pub async fn plan(client: &Client, schema: Schema, wanted: &Values) -> Result<Ve
     Ok(changes)
 }
 
-/// Every route of this database, as the database keeps it.
-async fn routes(client: &Client, schema: Schema) -> Result<BTreeMap<String, Route>, Error> {
-    let sql = "select name, jsonb_build_object('broker', broker, 'topic', topic, 'types', types, 'ordered', ordered, 'attributes', attributes)
-        from outlast.route";
+/// Every route of this database.
+///
+/// # Errors
+/// When the database cannot be asked.
+pub async fn routes(client: &Client, schema: Schema) -> Result<BTreeMap<String, Route>, Error> {
+    let sql = "select name, jsonb_build_object('broker', broker, 'topic', topic, 'types', types, 'ordered', ordered, 'start', start,
+        'attributes', attributes) from outlast.route";
     let rows = client.query_typed(&schema.text(sql), &[]).await?;
     rows.iter()
         .map(|row| Ok((row.try_get(0)?, route(row.try_get(1)?)?)))

@@ -9,10 +9,10 @@ use crate::wire::Encoded;
 
 /// The most bytes of a message with all that is around it; of a request it is a little more.
 pub(crate) const MESSAGE_BYTES: usize = 9_990_000;
-const ATTRIBUTES: usize = 100;
-const NAME_BYTES: usize = 256;
-const VALUE_BYTES: usize = 1024;
-const KEY_BYTES: usize = 1024;
+pub(crate) const ATTRIBUTES: usize = 100;
+pub(crate) const NAME_BYTES: usize = 256;
+pub(crate) const VALUE_BYTES: usize = 1024;
+pub(crate) const KEY_BYTES: usize = 1024;
 
 /// Checks it and encodes it as it is sent. `ordering_key`: what Pub/Sub is to order it by.
 ///

@@ -40,7 +40,7 @@ mod wire;
 use std::{fmt, sync::Arc, time::Duration};
 
 use outlast_core::broker::{
-    BoxFuture, Broker, BrokerError, Delivered, Ensure, Finding, Limits, Message, Published,
+    Beside, BoxFuture, Broker, BrokerError, Delivered, Ensure, Finding, Limits, Message, Published,
     Subscribed, Subscription, Topology,
 };
 use tokio::{sync::Semaphore, time::Instant};
@@ -119,7 +119,12 @@ impl Broker for PubSub {
     }
 
     fn limits(&self) -> Limits {
-        Limits::new(CALL_MESSAGES, CALL_BYTES, check::MESSAGE_BYTES).with_ordered_batches()
+        let beside = Beside::ANYTHING
+            .attributes(check::ATTRIBUTES, check::NAME_BYTES, check::VALUE_BYTES)
+            .key_bytes(check::KEY_BYTES);
+        Limits::new(CALL_MESSAGES, CALL_BYTES, check::MESSAGE_BYTES)
+            .with_ordered_batches()
+            .with_beside(beside)
     }
 
     fn validate(&self, message: &Message) -> Result<(), String> {

@@ -35,6 +35,7 @@ from ._errors import (
     Stopped,
     TooLarge,
     UnknownConsumer,
+    Unsendable,
     WrongTransaction,
 )
 from ._schema import checked
@@ -82,6 +83,7 @@ __all__ = [
     "TooLarge",
     "UnknownConsumer",
     "Unreadable",
+    "Unsendable",
     "Verified",
     "WrongTransaction",
     "attempt",

@@ -67,6 +67,10 @@ class TooLarge(OutlastError):
     """The payload is too large: store the content elsewhere and emit a reference to it."""
 
 
+class Unsendable(OutlastError):
+    """A route of the event's type could never send it: its broker takes no such message."""
+
+
 class BadPayload(OutlastError):
     """A payload that no reader could be trusted with: not JSON, too deep, NUL, not UTF-8."""
 
@@ -123,6 +127,7 @@ STATES: dict[str, tuple[type[OutlastError], str | None]] = {
     "OL013": (NotMigrated, "OUT-0002"),
     "OL014": (ConsumerGone, "OUT-0022"),
     "OL020": (Held, "OUT-0021"),
+    "OL021": (Unsendable, "OUT-0023"),
     # Of a statement of ours these can only be about what `outlast migrate` makes and grants.
     "3F000": (NotMigrated, "OUT-0002"),
     "42883": (NotMigrated, "OUT-0002"),

@@ -1,7 +1,7 @@
 mod ends;
 
 use super::{effect::judge, *};
-use crate::{Attempt, Consumer, Outlast, attempt::Shape, consumer::Start};
+use crate::{Attempt, Consumer, Outlast, Start, attempt::Shape};
 use futures_util::FutureExt;
 use outlast_core::{Class, Event, Unreadable};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{Broker, Codec};
+use outlast_core::{Broker, Codec, Start};
 use outlast_postgres::{
     Error,
     store::{Registration, Store},
@@ -12,7 +12,7 @@ use super::{
     accepted, books::Books, broker, consumer, destination, leases::Leases, registry::Registry,
 };
 use crate::{
-    consumer::{Consumer as Planned, Start},
+    consumer::Consumer as Planned,
     handler::{Around, Context, Kind, Probe},
     settings::Settings,
     worker::{Plan, PlannedJob},

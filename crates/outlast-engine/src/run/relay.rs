@@ -8,11 +8,11 @@ mod rewind;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use outlast_core::broker::{Broker, Ensure, Severity, Topology};
-use outlast_postgres::{Error, relay::Route};
+use outlast_postgres::{Error, relay::Route, store::Store};
 use tokio::task::JoinHandle;
 
 use super::{
-    consumer,
+    AbortOnDrop, consumer,
     record::{self, told},
     register::{Common, register_one},
     signal::{Stop, Stopper},
@@ -173,6 +173,7 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
         });
         let mut planned = Planned::new(&format!("relay/{name}"));
         planned.ordered = route.ordered;
+        planned.start = route.start;
         planned.handlers = route
             .types
             .iter()
@@ -184,6 +185,7 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
             .collect();
         let (common, bell, name) = (self.common.clone(), self.bell.clone(), name.to_owned());
         let topology = Topology::topic(route.topic.clone(), route.ordered);
+        let broker_name = self.name.clone();
         async move {
             let consumer = register_one(&common, planned).await?;
             let sweep = Sweep::new(
@@ -194,23 +196,66 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
             tracing::info!(route = %name, broker = publisher.broker.kind(), topic = %publisher.topic, "relaying");
             let rewinds = rewind::run(consumer.clone(), publisher.clone(), stop.clone());
             let rewinds = tokio::spawn(rewinds);
-            let asked = tokio::spawn(look(name, publisher.broker.clone(), topology));
+            let watch = Watch {
+                route: name,
+                name: broker_name,
+                broker: publisher.broker.clone(),
+                topology,
+                store: common.store.clone(),
+                every: common.settings.heartbeat,
+            };
+            let watched = AbortOnDrop(tokio::spawn(watch.run()).abort_handle());
             let ended = consumer::run(consumer, Arc::new(sweep), bell, stop).await;
-            asked.abort();
+            drop(watched);
             ended.and(flat(rewinds.await))
         }
     }
 }
 
-/// Says what of a route's topic is not as it should be. Nothing depends on it: the first message tells, too.
-async fn look(route: String, broker: Arc<dyn Broker>, topology: Topology) {
-    if matches!(&topology, Topology::Topic { topic, .. } if topic.contains("{type}")) {
-        return;
+/// Beside the relaying of one route: says once what of its topic is not as it should be, and keeps written down what the broker
+/// takes, so that nothing is emitted that could never leave. The relay itself depends on none of it: the first message tells,
+/// too.
+struct Watch {
+    route: String,
+    name: String,
+    broker: Arc<dyn Broker>,
+    topology: Topology,
+    store: Store,
+    every: Duration,
+}
+
+impl Watch {
+    async fn run(self) {
+        // Who has not answered yet does not know what he takes.
+        while self.broker.probe(ASK).await.is_err() {
+            tokio::time::sleep(self.every).await;
+        }
+        self.look().await;
+        let mut written = None;
+        loop {
+            let limits = self.broker.limits();
+            if written != Some(limits) {
+                let write = self.store.route_limits(&self.route, &self.name, &limits);
+                match write.await {
+                    Ok(_) => written = Some(limits),
+                    Err(error) => {
+                        tracing::debug!(%error, route = %self.route, "what the broker takes is not written down yet");
+                    }
+                }
+            }
+            tokio::time::sleep(self.every).await;
+        }
     }
-    let answer = broker.ensure(&topology, Ensure::Verify, ASK).await;
-    for finding in answer.into_iter().flatten() {
-        if finding.severity >= Severity::Warning {
-            tracing::warn!(%route, about = %finding.about, found = %finding.found, "{}", finding.advice);
+
+    async fn look(&self) {
+        if matches!(&self.topology, Topology::Topic { topic, .. } if topic.contains("{type}")) {
+            return;
+        }
+        let answer = self.broker.ensure(&self.topology, Ensure::Verify, ASK);
+        for finding in answer.await.into_iter().flatten() {
+            if finding.severity >= Severity::Warning {
+                tracing::warn!(route = %self.route, about = %finding.about, found = %finding.found, "{}", finding.advice);
+            }
         }
     }
 }

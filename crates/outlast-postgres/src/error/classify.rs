@@ -11,6 +11,7 @@ impl Classify for Error {
             | Self::Conflict { .. }
             | Self::Expired { .. }
             | Self::TooLarge { .. }
+            | Self::Unsendable(_)
             | Self::BadName(_)
             | Self::BadPayload(_)
             | Self::BadId(_)

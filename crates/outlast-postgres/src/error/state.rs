@@ -30,6 +30,7 @@ impl Error {
             "OL012" => Self::UnknownConsumer(text()),
             "OL014" => Self::ConsumerGone(text()),
             "OL020" => Self::Held(why("held: ")),
+            "OL021" => Self::Unsendable(text()),
             "OL013" => {
                 let (found, need) = numbers();
                 Self::NotMigrated {
@@ -207,6 +208,7 @@ mod tests {
             ("OL012", "UnknownConsumer(\"why\")"),
             ("OL014", "ConsumerGone(\"why\")"),
             ("OL020", "Held(\"why\")"),
+            ("OL021", "Unsendable(\"why\")"),
         ];
         for (state, expected) in table {
             assert_eq!(text(state).as_deref(), Some(expected), "{state}");

@@ -76,6 +76,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("setting", include_str!("../../functions/setting.sql")),
     ("limits", include_str!("../../functions/limits.sql")),
     ("check", include_str!("../../functions/check.sql")),
+    ("sendable", include_str!("../../functions/sendable.sql")),
     ("emit", include_str!("../../functions/emit.sql")),
     ("landed", include_str!("../../functions/landed.sql")),
     ("window", include_str!("../../functions/window.sql")),

@@ -5,4 +5,5 @@ mod bytes;
 mod durable;
 mod json;
 mod once;
+mod routes;
 mod transaction;
