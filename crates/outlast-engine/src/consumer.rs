@@ -69,6 +69,7 @@ impl Source {
             broker: self.broker.kind().to_owned(),
             topic: self.subscription.topic.clone(),
             subscription: self.subscription.name.clone(),
+            ack_within: self.subscription.ack_within,
         }
     }
 }

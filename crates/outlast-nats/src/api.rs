@@ -130,6 +130,7 @@ pub(crate) struct Consumer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConsumerConfig {
+    pub(crate) durable_name: String,
     pub(crate) ack_policy: String,
     /// In nanoseconds.
     pub(crate) ack_wait: u64,

@@ -36,31 +36,36 @@ pub(crate) fn missing_stream(topic: &str) -> Finding {
     let advice = format!(
         "ensure makes one, or: nats stream add NAME --subjects {topic} --storage file --retention limits --discard new --replicas 3"
     );
-    Finding::new(Bad, format!("topic {topic}"), "no stream takes it", advice)
+    Finding::new(Bad, format!("topic {topic}"), "no stream takes it", advice).missing()
 }
 
 pub(crate) fn missing_consumer(wanted: &Subscription, stream: &str) -> Finding {
     let about = format!("subscription {}", wanted.name);
     let found = format!("the stream {stream} has no such consumer");
-    Finding::new(Bad, about, found, "ensure makes it")
+    Finding::new(Bad, about, found, "ensure makes it").missing()
 }
 
 /// Collects what is not as it should be; if nothing is, says that it is good.
 struct Judged {
     about: String,
+    /// What a command calls it.
+    name: String,
     found: Vec<Finding>,
 }
 
 impl Judged {
-    fn new(about: String) -> Self {
+    fn new(about: String, name: String) -> Self {
         Self {
             about,
+            name,
             found: Vec::new(),
         }
     }
 
     fn wrong(&mut self, severity: Severity, if_so: bool, found: impl Into<String>, advice: &str) {
         if if_so {
+            // Whoever reads it wants to paste it.
+            let advice = advice.replace("NAME", &self.name);
             self.found
                 .push(Finding::new(severity, &self.about, found, advice));
         }
@@ -75,7 +80,7 @@ impl Judged {
 
 pub(crate) fn stream(topic: &str, stream: &Stream) -> Vec<Finding> {
     let config = &stream.config;
-    let mut judged = Judged::new(format!("stream {}", config.name));
+    let mut judged = Judged::new(format!("stream {}", config.name), config.name.clone());
     let limited = config.max_bytes > 0 || config.max_msgs > 0;
     let old = config.discard != "new";
     judged.wrong(
@@ -107,7 +112,7 @@ pub(crate) fn stream(topic: &str, stream: &Stream) -> Vec<Finding> {
             "retention: interest, {} consumers",
             stream.state.consumer_count
         ),
-        "without a consumer it drops what it confirms: use --retention limits",
+        "without a consumer it drops what it confirms: nats stream edit NAME --retention limits",
     );
     judged.wrong(
         Warning,
@@ -119,7 +124,7 @@ pub(crate) fn stream(topic: &str, stream: &Stream) -> Vec<Finding> {
         Bad,
         config.storage != "file",
         format!("storage: {}", config.storage),
-        "a restart loses everything: use --storage file",
+        "a restart loses everything: make another stream with --storage file",
     );
     judged.wrong(
         Bad,
@@ -131,25 +136,25 @@ pub(crate) fn stream(topic: &str, stream: &Stream) -> Vec<Finding> {
         Warning,
         config.num_replicas < 3,
         format!("replicas: {}", config.num_replicas),
-        "the loss of one server's disk loses what was confirmed: use --replicas 3 in a cluster",
+        "the loss of one server's disk loses what was confirmed; in a cluster: nats stream edit NAME --replicas 3",
     );
     judged.wrong(
         Warning,
         config.duplicate_window < nanos(WINDOW),
         format!("copies are known for {}", shown(config.duplicate_window)),
-        "what is published again later comes twice: --dupe-window 2m",
+        "what is published again later comes twice: nats stream edit NAME --dupe-window 2m",
     );
     judged.wrong(
         Warning,
         config.max_age > 0,
         format!("max age: {}", shown(config.max_age)),
-        "what is older is dropped, read or not: longer than any consumer is ever behind",
+        "what is older is dropped, read or not; longer than any consumer is ever behind, or: nats stream edit NAME --max-age=0",
     );
     judged.wrong(
         Warning,
         (1..PAYLOAD).contains(&config.max_msg_size),
         format!("messages of at most {} bytes", config.max_msg_size),
-        "payloads have up to 256 KiB: --max-msg-size=-1",
+        "payloads have up to 256 KiB: nats stream edit NAME --max-msg-size=-1",
     );
     judged.done(format!(
         "takes {topic} by {}, {} messages, discard {}, retention {}, storage {}, replicas {}",
@@ -164,7 +169,8 @@ pub(crate) fn stream(topic: &str, stream: &Stream) -> Vec<Finding> {
 
 pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer) -> Vec<Finding> {
     let config = &consumer.config;
-    let mut judged = Judged::new(format!("subscription {}", wanted.name));
+    let named = format!("{stream} {}", config.durable_name);
+    let mut judged = Judged::new(format!("subscription {}", wanted.name), named);
     let theirs = "somebody else made it: delete it when nothing of it is needed any more, or use another name";
     let filters = config
         .filter_subjects
@@ -219,7 +225,7 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
         Bad,
         config.inactive_threshold > 0,
         format!("deleted when idle for {}", shown(config.inactive_threshold)),
-        "what comes while no worker runs is never read: --inactive-threshold=0",
+        "what comes while no worker runs is never read: nats consumer edit NAME --inactive-threshold=0",
     );
     judged.wrong(
         Bad,
@@ -227,7 +233,12 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
         "backoff",
         "it replaces the time to settle",
     );
-    judged.wrong(Warning, consumer.paused, "paused", "nats consumer resume");
+    judged.wrong(
+        Warning,
+        consumer.paused,
+        "paused",
+        "nats consumer resume NAME",
+    );
     judged.wrong(
         Warning,
         config.max_deliver > 0,
@@ -235,7 +246,7 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
             "the server gives up after {} deliveries",
             config.max_deliver
         ),
-        "it says so once, to who listens then; ours counts itself: --max-deliver=-1",
+        "it says so once, to who listens then; ours counts itself: nats consumer edit NAME --max-deliver=-1",
     );
     judged.wrong(
         Warning,
@@ -254,13 +265,13 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
         Bad,
         wanted.ordered && pending != 1,
         format!("up to {pending} unsettled at once"),
-        "order is kept only one after another: --max-pending 1",
+        "order is kept only one after another: nats consumer edit NAME --max-pending 1",
     );
     judged.wrong(
         Warning,
         !wanted.ordered && (1..PENDING).contains(&pending),
         format!("at most {pending} unsettled at once, released ones too"),
-        "a few that wait stop all others: --max-pending 10000",
+        "a few that wait stop all others: nats consumer edit NAME --max-pending 10000",
     );
     judged.done(format!(
         "on the stream {stream}, to settle {}, at most {pending} unsettled at once",
@@ -268,11 +279,32 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
     ))
 }
 
+/// Whether a stream keeps what a subscription has not settled for as long as it should.
+pub(crate) fn kept(wanted: &Subscription, stream: &Stream) -> Option<Finding> {
+    let config = &stream.config;
+    (config.max_age > 0 && config.max_age < nanos(wanted.keep)).then(|| {
+        Finding::new(
+            Warning,
+            format!("subscription {}", wanted.name),
+            format!(
+                "its stream keeps messages for {}, and the log keeps events for {}",
+                shown(config.max_age),
+                duration::show(wanted.keep)
+            ),
+            format!(
+                "what a consumer misses in a longer outage is gone until a rewind: nats stream edit {} --max-age={}s",
+                config.name,
+                wanted.keep.as_secs()
+            ),
+        )
+    })
+}
+
 pub(crate) fn dead_stream(name: &str, stream: Option<&Stream>) -> Finding {
     let about = format!("stream {name}");
     let Some(stream) = stream else {
         let advice = "a message that kills its workers comes for ever: ensure makes it";
-        return Finding::new(Warning, about, "missing", advice);
+        return Finding::new(Warning, about, "missing", advice).missing();
     };
     let advisories = stream
         .config

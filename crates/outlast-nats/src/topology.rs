@@ -132,6 +132,8 @@ async fn subscription_is(
         Some(consumer) => findings::consumer(wanted, &stream, &consumer),
         None => vec![findings::missing_consumer(wanted, &stream)],
     };
+    let reads = nats.api.stream(&nats.link, &stream, by).await?;
+    found.extend(reads.and_then(|stream| findings::kept(wanted, &stream)));
     let dead = &nats.settings.dead_stream;
     let there = nats.api.stream(&nats.link, dead, by).await?;
     found.push(findings::dead_stream(dead, there.as_ref()));

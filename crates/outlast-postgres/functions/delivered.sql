@@ -45,7 +45,7 @@ end $$;
 create or replace function outlast._register_delivered(
   name text, types text[], broker text, topic text, subscription text, ordered boolean default false,
   owner text default null, attempts int default 8, local boolean default false,
-  tenants text[] default null, sources text[] default null)
+  tenants text[] default null, sources text[] default null, ack_ms int default null)
 returns table (id int, state text, reason text)
 language plpgsql volatile
 as $$
@@ -68,11 +68,11 @@ begin
   select * into c from outlast._consumer x where x.name = _register_delivered.name;
   if c.id is null then
     insert into outlast._consumer as x (name, ordered, lanes, tenants, sources, start, began, local, owner, attempts, created_at,
-      broker, topic, subscription)
+      broker, topic, subscription, ack_ms)
     values (_register_delivered.name, _register_delivered.ordered, 1, outlast._as_set(_register_delivered.tenants),
       outlast._as_set(_register_delivered.sources), 'now', outlast._cut_now(), _register_delivered.local,
       _register_delivered.owner, _register_delivered.attempts, outlast.clock(), _register_delivered.broker,
-      _register_delivered.topic, _register_delivered.subscription)
+      _register_delivered.topic, _register_delivered.subscription, _register_delivered.ack_ms)
     returning * into c;
   else
     if c.broker is null then
@@ -91,7 +91,8 @@ begin
     update outlast._consumer x
     set owner = coalesce(_register_delivered.owner, x.owner), attempts = _register_delivered.attempts,
         local = x.local and _register_delivered.local, broker = _register_delivered.broker,
-        topic = _register_delivered.topic, subscription = _register_delivered.subscription
+        topic = _register_delivered.topic, subscription = _register_delivered.subscription,
+        ack_ms = _register_delivered.ack_ms
     where x.id = c.id;
   end if;
   insert into outlast._consumer_type (consumer, type) select distinct c.id, u from unnest(types) u on conflict do nothing;

@@ -116,6 +116,6 @@ select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attemp
        c.tenants, c.sources, c.lanes_wanted, s.bytes as bytes_held, s.moved_at, s.side_lanes,
        (select array_agg(f.name order by f.renamed_at) from outlast._former_name f where f.consumer = c.id) as former_names,
        c.broker, c.topic, c.subscription,
-       (select count(*) from outlast._unreadable u where u.consumer = c.id) as unreadable
+       (select count(*) from outlast._unreadable u where u.consumer = c.id) as unreadable, c.ack_ms
 from outlast._consumer c
 cross join lateral outlast._whereabouts(c.id) s;

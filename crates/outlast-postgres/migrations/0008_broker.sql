@@ -6,6 +6,7 @@ alter table outlast._consumer
   add column broker       text check (broker ~ '^[a-z0-9._-]{1,40}$'),   -- what kind it reads, such as nats; null: the log
   add column topic        text,
   add column subscription text,
+  add column ack_ms       int check (ack_ms > 0),                        -- how long a delivery is its own
   add check ((broker is null) = (topic is null) and (broker is null) = (subscription is null)),
   add check (broker is null or lanes = 1);
 

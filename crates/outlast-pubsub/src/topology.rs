@@ -95,8 +95,9 @@ impl Look<'_> {
             }
             Err(failed) if failed.code != Code::NotFound => return Err(error(&failed)),
             Err(_) if self.how == Ensure::Verify => {
-                let advice = "nothing can be published or received without it: let Outlast make it, or make it".into();
-                self.find(Severity::Bad, about, "is missing", advice);
+                let advice = "nothing can be published or received without it: let Outlast make it, or make it";
+                let missing = Finding::new(Severity::Bad, about, "is missing", advice).missing();
+                self.findings.push(missing);
                 return Ok(None);
             }
             Err(_) => {}

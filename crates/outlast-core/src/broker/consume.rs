@@ -18,16 +18,20 @@ pub struct Subscription {
     pub ack_within: Duration,
     /// Keeps the order of each key, where the broker can.
     pub ordered: bool,
+    /// How long the broker should keep at least what is not settled: as long as the log keeps events, so that what a longer
+    /// outage has cost can be published again. Only looked at.
+    pub keep: Duration,
 }
 
 impl Subscription {
-    /// This name, on this topic; 60 s to settle, unordered.
+    /// This name, on this topic; 60 s to settle, unordered, kept for 3 days at least.
     pub fn new(name: impl Into<String>, topic: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             topic: topic.into(),
             ack_within: Duration::from_secs(60),
             ordered: false,
+            keep: Duration::from_hours(3 * 24),
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct Finding {
     pub found: String,
     /// Why it matters, and what mends it. Empty where nothing is to be done.
     pub advice: String,
+    /// There is nothing of it, and [`Ensure::Create`] would make it.
+    pub missing: bool,
 }
 
 /// How bad a finding is.
@@ -74,6 +76,13 @@ impl Finding {
             about: about.into(),
             found: found.into(),
             advice: advice.into(),
+            missing: false,
         }
+    }
+
+    /// The same finding, of something that is not there and can be made.
+    pub fn missing(mut self) -> Self {
+        self.missing = true;
+        self
     }
 }

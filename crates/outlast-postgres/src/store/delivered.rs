@@ -23,6 +23,8 @@ pub struct Reads {
     pub topic: String,
     /// The name of its subscription.
     pub subscription: String,
+    /// How long a delivery is its own.
+    pub ack_within: Duration,
 }
 
 /// What is to be done with a delivery.
@@ -72,7 +74,7 @@ impl Store {
         let (tenants, sources) = (filter(&r.tenants), filter(&r.sources));
         let row = self
             .one(
-                "select id, state, reason from outlast._register_delivered($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                "select id, state, reason from outlast._register_delivered($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
                 &[
                     (&r.name, Type::TEXT),
                     (&r.types, Type::TEXT_ARRAY),
@@ -85,6 +87,7 @@ impl Store {
                     (&r.local, Type::BOOL),
                     (&tenants, Type::TEXT_ARRAY),
                     (&sources, Type::TEXT_ARRAY),
+                    (&millis(reads.ack_within).max(1), Type::INT4),
                 ],
             )
             .await?;

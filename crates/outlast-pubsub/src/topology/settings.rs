@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outlast_core::{
-    broker::{BrokerError, Severity, Subscription},
+    broker::{BrokerError, Finding, Severity, Subscription},
     duration::show,
 };
 use tonic::Code;
@@ -13,9 +13,6 @@ use crate::{
     name::short,
     wire::{self, Expiration, GetSubscription, Span},
 };
-
-/// The log keeps events so long by default: a consumer that was away for less can be given them again by a rewind.
-const LOG: Duration = Duration::from_hours(3 * 24);
 
 impl Look<'_> {
     /// What the server says of a subscription's settings.
@@ -29,7 +26,8 @@ impl Look<'_> {
         let name = short(&found.name).to_owned();
         let mut find = |severity, about: &str, found: String, advice: &str| {
             let about = format!("subscription {name}: {about}");
-            self.find(severity, about, &found, advice.into());
+            // Whoever reads it wants to paste it.
+            self.find(severity, about, &found, advice.replace("NAME", &name));
         };
         match found.topic == topic {
             true => find(Good, "topic", short(topic).into(), ""),
@@ -57,8 +55,11 @@ impl Look<'_> {
                 Warning,
                 "ack deadline",
                 format!("{shown}, not {}", show(wanted)),
-                "Outlast says its own at each delivery, which is a request more: gcloud pubsub subscriptions update NAME \
-                 --ack-deadline=SECONDS",
+                &format!(
+                    "Outlast says its own at each delivery, which is a request more: gcloud pubsub subscriptions update NAME \
+                     --ack-deadline={}",
+                    wanted.as_secs()
+                ),
             ),
         }
         match found.retry {
@@ -76,13 +77,18 @@ impl Look<'_> {
             ),
         }
         let kept = found.retention.map_or(Duration::ZERO, Span::time);
-        match kept < LOG {
+        match kept < asked.keep {
             false => find(Good, "retention", show(kept), ""),
             true => find(
                 Warning,
                 "retention",
-                show(kept),
-                "shorter than the log keeps events: what a consumer misses in a longer outage is gone until a rewind",
+                format!(
+                    "{}, and the log keeps events for {}",
+                    show(kept),
+                    show(asked.keep)
+                ),
+                "what a consumer misses in a longer outage is gone until a rewind: gcloud pubsub subscriptions update NAME \
+                 --message-retention-duration=7d",
             ),
         }
         match found.expiration {
@@ -134,7 +140,8 @@ impl Look<'_> {
         else {
             let advice = "a message that kills its worker before it can write is delivered for ever: gcloud pubsub \
                           subscriptions update NAME --dead-letter-topic=NAME-dead --max-delivery-attempts=50";
-            self.find(Severity::Warning, about, "none", advice.into());
+            let advice = advice.replace("NAME", short(&found.name));
+            self.find(Severity::Warning, about, "none", advice);
             return Ok(());
         };
         let told = format!(
@@ -154,9 +161,13 @@ impl Look<'_> {
                 self.find(Severity::Bad, kept, &there.topic, advice);
             }
             Err(failed) if failed.code == Code::NotFound => {
-                let advice =
-                    "without it dead letters are kept by nobody, and cannot be imported".into();
-                self.find(Severity::Bad, kept, "is missing", advice);
+                let advice = "without it dead letters are kept by nobody, and cannot be imported: let Outlast make it, or \
+                              gcloud pubsub subscriptions create NAME --topic=TOPIC --expiration-period=never";
+                let advice = advice
+                    .replace("NAME", short(dead))
+                    .replace("TOPIC", short(&policy.topic));
+                let missing = Finding::new(Severity::Bad, kept, "is missing", advice).missing();
+                self.findings.push(missing);
             }
             Err(failed) => self.unread(kept, &failed)?,
         }

@@ -57,6 +57,7 @@ pub(crate) fn reads(broker: &str) -> Reads {
         broker: broker.into(),
         topic: "orders".into(),
         subscription: "c".into(),
+        ack_within: std::time::Duration::from_secs(60),
     }
 }
 

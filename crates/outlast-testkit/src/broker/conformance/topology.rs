@@ -30,6 +30,7 @@ pub(super) async fn what_is_missing_is_told_and_then_made(stage: &Stage) {
     for wanted in &both {
         let before = ensure(&*stage.broker, wanted, Ensure::Verify).await;
         assert_eq!(worst(&before), Severity::Bad, "{wanted:?}: {before:?}");
+        assert!(before.iter().any(|one| one.missing), "{before:?}");
         // Looking makes nothing.
         let before = ensure(&*stage.broker, wanted, Ensure::Verify).await;
         assert_eq!(worst(&before), Severity::Bad, "{wanted:?}: {before:?}");
@@ -45,6 +46,7 @@ pub(super) async fn what_is_missing_is_told_and_then_made(stage: &Stage) {
         }
         let after = ensure(&*stage.other, wanted, Ensure::Verify).await;
         assert!(worst(&after) < Severity::Bad, "{wanted:?}: {after:?}");
+        assert!(!after.iter().any(|one| one.missing), "{after:?}");
     }
 }
 

@@ -330,5 +330,5 @@ impl Pending {
 }
 
 fn missing(name: &str) -> Finding {
-    Finding::new(Severity::Bad, name, "missing", "make it, with ensure")
+    Finding::new(Severity::Bad, name, "missing", "make it, with ensure").missing()
 }
