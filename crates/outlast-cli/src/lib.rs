@@ -10,6 +10,7 @@ mod database;
 mod engine;
 mod exit;
 mod log;
+mod needs;
 mod out;
 mod own;
 mod problem;

@@ -60,6 +60,11 @@ impl Problem {
         }
     }
 
+    /// What stood in the way.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// What to do now, if that is known better here.
     pub(crate) fn next(mut self, next: impl Into<Cow<'static, str>>) -> Self {
         self.next = Some(next.into());
@@ -239,6 +244,10 @@ fn judge(error: &Error) -> (Exit, Option<Cow<'static, str>>) {
         Error::Config(_) => (
             Exit::Usage,
             "`outlast config show` prints what is in force and where it comes from",
+        ),
+        Error::Unsendable(_) => (
+            Exit::Usage,
+            "nothing was written; `outlast doctor` shows what each route takes",
         ),
         Error::BadName(_) | Error::BadId(_) | Error::BadPayload(_) | Error::TooLarge { .. } => {
             return (Exit::Usage, None);

@@ -63,6 +63,8 @@ enum Command {
     Emit(emit::Emit),
     /// Check the invariants; exit code 1 when one is broken
     Verify(verify::Verify),
+    /// Ask the database and the brokers what is effective; exit code 1 when something is bad
+    Doctor(doctor::Doctor),
     /// Show what is kept and why, and remove what is finished
     Retention(retention::Retention),
     /// Show what goes to brokers; publish it once more
@@ -98,6 +100,7 @@ impl Cli {
             Command::Incidents(c) => c.run(global).await,
             Command::Emit(c) => c.run(global).await,
             Command::Verify(c) => c.run(global).await,
+            Command::Doctor(c) => c.run(global).await,
             Command::Retention(c) => c.run(global).await,
             Command::Relay(c) => c.run(global).await,
             Command::Pause(c) => c.run(global).await,

@@ -34,7 +34,7 @@ pub(crate) fn no_name(name: &str, why: &str) -> Finding {
 
 pub(crate) fn missing_stream(topic: &str) -> Finding {
     let advice = format!(
-        "ensure makes one, or: nats stream add NAME --subjects {topic} --storage file --retention limits --discard new --replicas 3"
+        "nothing can be published without one; by hand: nats stream add NAME --subjects {topic} --storage file --retention limits --discard new --replicas 3"
     );
     Finding::new(Bad, format!("topic {topic}"), "no stream takes it", advice).missing()
 }
@@ -42,7 +42,7 @@ pub(crate) fn missing_stream(topic: &str) -> Finding {
 pub(crate) fn missing_consumer(wanted: &Subscription, stream: &str) -> Finding {
     let about = format!("subscription {}", wanted.name);
     let found = format!("the stream {stream} has no such consumer");
-    Finding::new(Bad, about, found, "ensure makes it").missing()
+    Finding::new(Bad, about, found, "nothing is delivered without it").missing()
 }
 
 /// Collects what is not as it should be; if nothing is, says that it is good.
@@ -303,7 +303,7 @@ pub(crate) fn kept(wanted: &Subscription, stream: &Stream) -> Option<Finding> {
 pub(crate) fn dead_stream(name: &str, stream: Option<&Stream>) -> Finding {
     let about = format!("stream {name}");
     let Some(stream) = stream else {
-        let advice = "a message that kills its workers comes for ever: ensure makes it";
+        let advice = "a message that kills its workers comes for ever without it";
         return Finding::new(Warning, about, "missing", advice).missing();
     };
     let advisories = stream

@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub(crate) mod consumers;
 pub(crate) mod deployment;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod emit;
 pub(crate) mod events;
 pub(crate) mod incidents;

@@ -7,6 +7,7 @@ mod connect;
 mod consumers;
 mod dev;
 mod docs;
+mod doctor;
 mod emit;
 mod events;
 mod migrate;

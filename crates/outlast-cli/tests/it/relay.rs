@@ -16,19 +16,26 @@ use uuid::Uuid;
 use crate::{Folder, PATIENCE, Ran, command, database, execute, number, outlast, run};
 
 /// What one question to the server may take.
-const WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const WITHIN: Duration = Duration::from_secs(10);
 
-struct World {
-    folder: Folder,
-    url: String,
-    sql: Client,
-    server: NatsServer,
+pub(crate) struct World {
+    pub(crate) folder: Folder,
+    pub(crate) url: String,
+    pub(crate) sql: Client,
+    pub(crate) server: NatsServer,
     _database: outlast_testkit::pg::Database,
 }
 
 impl World {
     /// A database with one ordered route to a stream of a NATS server. None where there is no server, which was said.
     async fn new() -> Option<Self> {
+        let world = Self::bare("").await?;
+        world.topic().await;
+        Some(world)
+    }
+
+    /// The same without the stream, and with these settings of the broker.
+    pub(crate) async fn bare(broker: &str) -> Option<Self> {
         if !nats_server::is_installed() {
             return None;
         }
@@ -37,36 +44,34 @@ impl World {
         let folder = Folder::new();
         fs::create_dir(folder.path()).expect("a new folder");
         let file = format!(
-            "lease = \"1s\"\nheartbeat = \"200ms\"\n[broker.main]\nkind = \"nats\"\nurls = [\"{}\"]\n\
+            "lease = \"1s\"\nheartbeat = \"200ms\"\n[broker.main]\nkind = \"nats\"\nurls = [\"{}\"]\n{broker}\n\
              [cluster.route.bookings]\nbroker = \"main\"\ntopic = \"bookings\"\ntypes = [\"booking.*\"]\nordered = true\n",
             server.url()
         );
         fs::write(folder.path().join("outlast.toml"), file).expect("a file in it");
-        let world = Self {
+        Some(Self {
             folder,
             url: database.url().to_owned(),
             sql,
             server,
             _database: database,
-        };
-        world.topic().await;
-        Some(world)
+        })
     }
 
-    async fn nats(&self) -> Nats {
+    pub(crate) async fn nats(&self) -> Nats {
         let mut settings = NatsSettings::default();
         settings.urls = vec![self.server.url()];
         Nats::connect(settings).await.expect("settings that can be")
     }
 
-    async fn topic(&self) {
+    pub(crate) async fn topic(&self) {
         let topic = Topology::topic("bookings", true);
         let made = self.nats().await;
         let made = made.ensure(&topic, Ensure::Create, WITHIN).await;
         made.expect("the server makes a stream");
     }
 
-    async fn outlast(&self, args: &[&str]) -> Ran {
+    pub(crate) async fn outlast(&self, args: &[&str]) -> Ran {
         let mut command = command(args);
         command
             .current_dir(self.folder.path())
@@ -74,14 +79,14 @@ impl World {
         run(command, b"").await
     }
 
-    fn relay(&self) -> Process {
+    pub(crate) fn relay(&self) -> Process {
         let mut command = command(&["run", "--only", "relay", "--database", &self.url]);
         command.current_dir(self.folder.path());
         Process::spawn(&mut command).expect("a process")
     }
 
     /// Emits bookings of these numbers, each in a transaction of its own, with one of so many keys.
-    async fn emit(&self, numbers: std::ops::Range<i64>, keys: i64) {
+    pub(crate) async fn emit(&self, numbers: std::ops::Range<i64>, keys: i64) {
         for n in numbers {
             let key = n % keys;
             let sql = format!(
@@ -100,7 +105,7 @@ impl World {
     }
 
     /// Everything in the stream, in its order: id, key, number.
-    async fn stream(&self, reader: &str) -> Vec<(Uuid, String, i64)> {
+    pub(crate) async fn stream(&self, reader: &str) -> Vec<(Uuid, String, i64)> {
         let nats = self.nats().await;
         let subscription = Subscription::new(reader, "bookings");
         let topology = Topology::Subscription(subscription.clone());
