@@ -1,5 +1,7 @@
 //! `outlast apply`: makes the settings of the cluster what a file says, after showing the difference.
 
+mod routes;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -77,6 +79,7 @@ impl Apply {
             .tried("compare the settings of the cluster")?;
         let mut warnings = warnings(&database, &wanted).await?;
         warnings.extend(push::warnings(&changes));
+        warnings.extend(routes::warnings(&database, &wanted).await?);
         let show = |applied| show(out, &changes, &warnings, applied);
         if changes.is_empty() {
             show(false)?;

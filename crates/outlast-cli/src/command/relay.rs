@@ -2,6 +2,7 @@
 
 mod rewind;
 mod status;
+mod topics;
 
 use clap::{Args, Subcommand};
 use tokio_postgres::types::Type;
@@ -19,6 +20,8 @@ pub(crate) struct Relay {
 enum Command {
     /// Show the routes, and how far each is
     Status(status::Status),
+    /// Show what the routes and consumers need of their brokers; make what is missing
+    Topics(topics::Topics),
     /// Publish once more what a route has published since a time, with the same ids; shows the amount first
     Rewind(rewind::Rewind),
     /// End a rewind before its time
@@ -64,6 +67,7 @@ impl Relay {
     pub(crate) async fn run(&self, global: &Global) -> Answer {
         match &self.command {
             Command::Status(c) => c.run(global).await,
+            Command::Topics(c) => c.run(global).await,
             Command::Rewind(c) => c.run(global).await,
             Command::Cancel(c) => c.run(global).await,
             Command::Pause(c) => pause::set(global, &consumers(&c.routes), Some(&c.reason)).await,

@@ -20,6 +20,7 @@ mod retention;
 mod run;
 mod schema;
 mod schemas;
+mod topics;
 mod verify;
 
 use std::{
