@@ -69,6 +69,10 @@ enum Command {
     Retention(retention::Retention),
     /// Show what goes to brokers; publish it once more
     Relay(relay::Relay),
+    /// Take over what a broker has given up on
+    Dead(dead::Dead),
+    /// List messages that are no event; read them again, or do without
+    Unreadable(unreadable::Unreadable),
     /// Pause consumers
     Pause(pause::Pause),
     /// Resume paused consumers
@@ -103,6 +107,8 @@ impl Cli {
             Command::Doctor(c) => c.run(global).await,
             Command::Retention(c) => c.run(global).await,
             Command::Relay(c) => c.run(global).await,
+            Command::Dead(c) => c.run(global).await,
+            Command::Unreadable(c) => c.run(global).await,
             Command::Pause(c) => c.run(global).await,
             Command::Resume(c) => c.run(global).await,
             Command::Apply(c) => c.run(global).await,

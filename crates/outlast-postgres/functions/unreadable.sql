@@ -42,6 +42,39 @@ begin
   return true;
 end $$;
 
+-- Hands an unreadable message to its consumer after all, because a program could read its envelope now (an array of one, as for
+-- _claim_delivered): due at once, with a full budget of tries. `outcome`: retry, behind; done, parked, other, where nothing is left
+-- to do; or, where nothing was changed, running, paused, absent.
+create or replace function outlast._read_again(
+  consumer text, id uuid, envelopes jsonb, actor text default null, out event_id uuid, out outcome text)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  c outlast._consumer := outlast._named(_read_again.consumer);
+  u outlast._unreadable;
+begin
+  -- Not locked: nothing may be written before a claim. Whoever does the same at once finds the event parked.
+  select * into u from outlast._unreadable x where x.consumer = c.id and x.id = _read_again.id;
+  if u.id is null then
+    outcome := 'absent';
+    return;
+  end if;
+  event_id := (envelopes -> 0 ->> 'id')::uuid;
+  select v.verdict into strict outcome
+  from outlast._claim_delivered(c.id, envelopes, array[u.payload], 15000, dead => 'it could not be read when it came: ' || u.why) v;
+  if outcome in ('defer', 'paused') then
+    outcome := case outcome when 'defer' then 'running' else outcome end;
+    return;
+  end if;
+  if outcome = 'kept' then
+    select r.outcome into strict outcome from outlast.retry(c.name, event_id, _read_again.actor) r;
+  end if;
+  delete from outlast._unreadable x where x.consumer = c.id and x.id = u.id;
+  perform outlast._audited('unreadable.read', c.name || ' ' || u.id,
+    jsonb_build_object('event', event_id, 'outcome', outcome, 'seen', u.seen, 'why', u.why), _read_again.actor);
+end $$;
+
 -- Forgets, at most n rows a call: proofs of foreign completions that are older than the inbox is kept, and events that a
 -- broker has not delivered again for half an hour after their owner was lost: what waits behind one goes on then.
 create or replace function outlast._forget_delivered(n int) returns int

@@ -19,7 +19,7 @@ mod place;
 mod record;
 
 pub use claimed::{Claim, Claimed, Seen};
-pub use delivered::{Judged, Reads, Verdict};
+pub use delivered::{Judged, Reads, Verdict, read_again};
 pub use job::{DueJobs, Rooms, Taken};
 pub use place::{Place, Where};
 

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod connect;
 mod consumers;
+mod dead;
 mod dev;
 mod docs;
 mod doctor;
