@@ -1,13 +1,28 @@
 -- The door for jobs. One statement of the caller's own transaction; durable when that commits, gone when it does not.
 
--- What a key stands for, rule 1: the name and the content. Of JSON without its nulls and in one spelling, so that another
--- language, or a newer release with one more empty field, says the same.
+-- What a key stands for, rule 1: the name and the content. Of JSON without its nulls and in one spelling (order of fields,
+-- spaces, escapes, 1.0 for 1), so that another language, or a newer release with one more empty field, says the same.
 create or replace function outlast._job_digest(name text, content_type text, payload bytea) returns bytea
-language plpgsql immutable parallel safe
+language plpgsql immutable
 as $$
+declare
+  txt text;
 begin
   if content_type = 'application/json' then
-    return sha256(convert_to(name || e'\n' || jsonb_strip_nulls(convert_from(payload, 'UTF8')::jsonb)::text, 'UTF8'));
+    txt := convert_from(payload, 'UTF8');
+    begin
+      -- Numbers that would be written out in thousands of digits are not looked into.
+      if txt !~ '[0-9]{250}|[eE][+-]?[0-9]{3}' then
+        txt := jsonb_strip_nulls(txt::jsonb)::text;
+        if txt ~ '[.][0-9]*0' then
+          txt := regexp_replace(txt, '("(\\.|[^"\\])*")|([.][0-9]*[1-9])0+(?![0-9])|[.]0+(?![0-9])', '\1\3', 'g');
+        end if;
+        return sha256(convert_to(name || e'\n' || txt, 'UTF8'));
+      end if;
+    exception
+      -- Half a surrogate: JSON, but nothing that PostgreSQL can read. Its bytes stand for themselves.
+      when invalid_text_representation or untranslatable_character or numeric_value_out_of_range then null;
+    end;
   end if;
   return sha256(convert_to(name || e'\n' || content_type || e'\n', 'UTF8') || payload);
 end $$;
@@ -23,20 +38,23 @@ as $$
 declare
   k outlast._job_key;
 begin
-  insert into outlast._job_key (tenant, kind, name, key, job, rule, digest, taken_at, lives_until)
-  values (_take_key.tenant, _take_key.kind, _take_key.name, _take_key.key, _take_key.job, _take_key.rule, _take_key.digest,
-          _take_key.at, _take_key.at + _take_key.lives)
-  on conflict do nothing;
-  new := found;
-  if new then
-    id := job;
-    conflict := false;
-    expired := false;
-    first_digest := digest;
-    return;
-  end if;
-  select * into strict k from outlast._job_key x
-  where x.tenant = _take_key.tenant and x.kind = _take_key.kind and x.name = _take_key.name and x.key = _take_key.key;
+  loop
+    insert into outlast._job_key (tenant, kind, name, key, job, rule, digest, taken_at, lives_until)
+    values (_take_key.tenant, _take_key.kind, _take_key.name, _take_key.key, _take_key.job, _take_key.rule, _take_key.digest,
+            _take_key.at, _take_key.at + _take_key.lives)
+    on conflict do nothing;
+    new := found;
+    if new then
+      id := job;
+      conflict := false;
+      expired := false;
+      first_digest := digest;
+      return;
+    end if;
+    select * into k from outlast._job_key x
+    where x.tenant = _take_key.tenant and x.kind = _take_key.kind and x.name = _take_key.name and x.key = _take_key.key;
+    exit when found;                             -- else it was forgotten just now
+  end loop;
   id := k.job;
   expired := coalesce(k.lives_until < at, false);
   conflict := not expired and k.digest <> _take_key.digest;
@@ -58,29 +76,53 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  _plain boolean;
   _ok boolean;
-  _bytes bytea := coalesce(enqueue.bytes, convert_to(enqueue.payload, 'UTF8'));
-  _at timestamptz := outlast.clock();
+  _bytes bytea := enqueue.bytes;
+  _at timestamptz;
   _due timestamptz;
 begin
-  if pg_is_in_recovery() then
-    raise exception 'enqueue %: this server is a standby', enqueue.name using errcode = 'OL009', hint = 'connect to the primary';
-  end if;
-  _ok := outlast._check_job(enqueue.name, enqueue.tenant, enqueue.key, enqueue.version, enqueue.content_type, enqueue.priority,
-    enqueue.attempts, enqueue.after_ms, enqueue.at, enqueue.lifetime_ms);
-  if coalesce(enqueue.source, enqueue.actor, enqueue.traceparent, enqueue.codec_key) is not null then
-    _ok := outlast._check_about(enqueue.name, enqueue.source, null, enqueue.actor, enqueue.traceparent, enqueue.codec_key, null);
-  end if;
-  if (enqueue.payload is null) = (enqueue.bytes is null) then
-    raise exception 'enqueue %: give either payload or bytes', enqueue.name using errcode = 'OL005';
-  end if;
-  _ok := outlast._check_payload(enqueue.name, case when enqueue.codec_key is null then enqueue.content_type
-    else 'application/octet-stream' end, _bytes);
-  if enqueue.digest is not null and octet_length(enqueue.digest) not between 16 and 64 then
-    raise exception 'enqueue %: a digest of % bytes is not 16 to 64', enqueue.name, octet_length(enqueue.digest) using errcode = 'OL005';
+  -- What nearly every call is, asked by one expression, as emit does. Whoever fails here is looked at below, where each
+  -- refusal has its own words.
+  begin
+    _plain := enqueue.name ~ '^[a-z0-9._/-]+$' collate "C" and octet_length(enqueue.name) <= 100
+      and coalesce(enqueue.source, enqueue.actor, enqueue.traceparent, enqueue.codec_key) is null
+      and enqueue.bytes is null and enqueue.digest is null and enqueue.at is null
+      and enqueue.content_type = 'application/json' and enqueue.version between 1 and 32767
+      and enqueue.priority between -100 and 100 and coalesce(enqueue.attempts, 1) between 1 and 1000
+      and coalesce(enqueue.after_ms, 0) between 0 and 315360000000 and coalesce(enqueue.lifetime_ms, 0) between 0 and 315360000000
+      and (enqueue.tenant = '' or octet_length(enqueue.tenant) <= 200 and enqueue.tenant !~ '[[:cntrl:]]')
+      and (enqueue.key is null or octet_length(enqueue.key) between 1 and 500)
+      and octet_length(enqueue.payload) <= 262144 and strpos(enqueue.payload, '\u0000') = 0
+      and (octet_length(enqueue.payload) <= 200
+           or octet_length(enqueue.payload) - octet_length(replace(replace(enqueue.payload, '[', ''), '{', '')) <= 100)
+      and enqueue.payload::json is not null and not pg_is_in_recovery();
+  exception when invalid_text_representation then _plain := false;
+  end;
+  if _plain then
+    _bytes := convert_to(enqueue.payload, 'UTF8');
+  else
+    if pg_is_in_recovery() then
+      raise exception 'enqueue %: this server is a standby', enqueue.name using errcode = 'OL009', hint = 'connect to the primary';
+    end if;
+    _ok := outlast._check_job(enqueue.name, enqueue.tenant, enqueue.key, enqueue.version, enqueue.content_type, enqueue.priority,
+      enqueue.attempts, enqueue.after_ms, enqueue.at, enqueue.lifetime_ms);
+    if coalesce(enqueue.source, enqueue.actor, enqueue.traceparent, enqueue.codec_key) is not null then
+      _ok := outlast._check_about(enqueue.name, enqueue.source, null, enqueue.actor, enqueue.traceparent, enqueue.codec_key, null);
+    end if;
+    if (enqueue.payload is null) = (enqueue.bytes is null) then
+      raise exception 'enqueue %: give either payload or bytes', enqueue.name using errcode = 'OL005';
+    end if;
+    if _bytes is null then _bytes := convert_to(enqueue.payload, 'UTF8'); end if;
+    _ok := outlast._check_payload(enqueue.name, case when enqueue.codec_key is null then enqueue.content_type
+      else 'application/octet-stream' end, _bytes);
+    if enqueue.digest is not null and octet_length(enqueue.digest) not between 16 and 64 then
+      raise exception 'enqueue %: a digest of % bytes is not 16 to 64', enqueue.name, octet_length(enqueue.digest) using errcode = 'OL005';
+    end if;
   end if;
   xid := pg_current_xact_id();
-  id := outlast._v7(_at);
+  _at := outlast.clock();
+  id := (lpad(to_hex(floor(date_part('epoch', _at) * 1000)::bigint), 12, '0') || '7' || substr(gen_random_uuid()::text, 16))::uuid;
   if enqueue.key is null then
     new := true;
     conflict := false;
@@ -99,12 +141,14 @@ begin
   values (enqueue.id, 'j', enqueue.name, enqueue.tenant, enqueue.key, '', enqueue.priority, enqueue.attempts, enqueue.version, _at,
     enqueue.correlation_id, enqueue.causation_id, enqueue.source, enqueue.actor, outlast._traceparent(enqueue.traceparent),
     enqueue.content_type, enqueue.codec_key, _bytes);
-  _due := coalesce(enqueue.at, _at + make_interval(secs => enqueue.after_ms / 1000.0));
+  if enqueue.at is not null or enqueue.after_ms > 0 then
+    _due := coalesce(enqueue.at, _at + make_interval(secs => enqueue.after_ms / 1000.0));
+  end if;
   if _due > _at then
     insert into outlast._job_later (id, due_at, name, alone) values (enqueue.id, _due, enqueue.name, false);
     -- Due before everybody looks again by himself: that is news, too.
     if _due < _at + interval '10 seconds' then
-      perform nextval('outlast._event_id');
+      _ok := nextval('outlast._event_id') is not null;
     end if;
   else
     insert into outlast._job_ready (seq, priority, id, name, account, tenant)

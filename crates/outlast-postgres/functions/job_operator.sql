@@ -61,7 +61,7 @@ begin
 end $$;
 
 -- Withdraws a job in the caller's transaction: true when that commits. `withdrawn`: it will not run (any more). `requested`:
--- it is running; if this try fails, there is no other. Else how it had ended, or `absent`.
+-- it is running; if this try fails, or is given back, there is no other. Else how it had ended, or `absent`.
 -- from: ready, later, incident; to: ended (cancelled).
 create or replace function outlast.cancel(id uuid, reason text, tenant text default '', actor text default null) returns text
 language plpgsql volatile
@@ -94,7 +94,7 @@ begin
       on conflict (id) do update set cancel = coalesce(x.cancel, excluded.cancel), cancel_by = coalesce(x.cancel_by, excluded.cancel_by);
       return 'requested';
     elsif s.incident_at is null then
-      return s.state;
+      return coalesce(s.state, 'absent');
     end if;
     exit;
   end loop;

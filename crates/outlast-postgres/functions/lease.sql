@@ -196,6 +196,10 @@ begin
     delete from outlast._lease x where x.token = l.token;
     return;
   end if;
+  if l.room = 'job' then
+    perform outlast._hand_back_jobs(l, running);
+    return;
+  end if;
   -- What was marked and does not run any more was not interrupted: nobody shall suspect it.
   delete from outlast._started s where s.token = l.token;
   if cardinality(running) > 0 then

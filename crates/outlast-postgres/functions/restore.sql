@@ -137,7 +137,8 @@ begin
   for s in 0..15 loop
     top := greatest(top, (select max(e.id) from outlast._event e where e.slot = s));
   end loop;
-  return greatest(top, (select max(greatest((b.a).hi, (b.b).hi, b.hi)) from outlast._batch b));
+  return greatest(top, (select max(greatest((b.a).hi, (b.b).hi, b.hi)) from outlast._batch b),
+                  (select max(r.seq) from outlast._job_ready r));
 end $$;
 
 -- Events that were emitted here under ids that the log had used before, because the sequence did not come along (logical

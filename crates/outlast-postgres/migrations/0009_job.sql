@@ -101,7 +101,7 @@ create table outlast._job_end (
   state           outlast._job_end_state not null,
   reason          text
 );
-create index _job_end_at on outlast._job_end using brin (at) with (pages_per_range = 32, autosummarize = on);
+create index _job_end_at on outlast._job_end (at);
 
 -- Names that nobody takes work of, until a person says so.
 create table outlast._job_pause (
@@ -111,7 +111,8 @@ create table outlast._job_pause (
   since           timestamptz not null
 );
 
--- What a claim hands out (never stored).
+-- What has something ready, and above which place; what a claim hands out (never stored).
+create type outlast._job_group as (account text, tenant text, priority smallint, above bigint);
 create type outlast._taken_job as (
   token uuid, id uuid, kind "char", name text, tenant text, key text, account text, priority smallint, seq bigint,
   schema_version int, attempt int, lapses int, accepted_at timestamptz, correlation_id uuid, causation_id uuid,
