@@ -507,14 +507,14 @@ begin
     return;
   end if;
   insert into outlast._lease (token, room, process, holder, expires_at)
-  values (_claim_name.token, 'job', _claim_name.process, _claim_name.holder, outlast.clock() + make_interval(secs => lease_ms / 1000.0));
+  values (token, 'job', _claim_name.process, _claim_name.holder, outlast.clock() + make_interval(secs => lease_ms / 1000.0));
   if commands then
-    insert into outlast._job_claimed (id, token, account) select u.id, _claim_name.token, u.account from unnest(jobs) u;
+    insert into outlast._job_claimed (id, token, account) select u.id, token, u.account from unnest(jobs) u;
     if cardinality(counted) > 0 then
       perform outlast._account_took(u.account, count(*)::int) from unnest(jobs) u where u.account = any (counted) group by u.account;
     end if;
   else
-    insert into outlast._job_claimed (id, token) select u, _claim_name.token from unnest(ids) u;
+    insert into outlast._job_claimed (id, token) select u, token from unnest(ids) u;
   end if;
 end $$;
 
