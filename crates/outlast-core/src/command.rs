@@ -4,10 +4,12 @@
 //! picture in `docs/commands.md` is [`picture`].
 
 mod answer;
+mod instruction;
 mod policy;
 
 pub use answer::{Found, Resolution, Sent};
-pub use policy::{Next, Policy};
+pub use instruction::{Command, Resolved};
+pub use policy::{LOOKS_FOR, MARGIN, Next, Policy};
 
 use std::{fmt, str::FromStr};
 

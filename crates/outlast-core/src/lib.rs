@@ -29,6 +29,7 @@ pub mod window;
 
 pub use broker::Broker;
 pub use codec::{Codec, CodecError};
+pub use command::{Command, Found, Resolution, Resolved, Sent};
 pub use event::{Consumable, Event, Payload, Unreadable};
 pub use failure::{Class, Classify, Failure};
 pub use follows::{Follows, Stored};

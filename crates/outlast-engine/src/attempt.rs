@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use outlast_core::{
-    Codec, CodecError, Consumable, Failure, Job, Outcome, Payload, Unreadable,
+    Codec, CodecError, Command, Consumable, Failure, Job, Outcome, Payload, Unreadable,
     codec::{self, Decoding},
 };
 use outlast_postgres::{Error, tx::OwnedTx};
@@ -134,6 +134,29 @@ impl<T: Job> Shape<T> {
             newest: T::VERSION,
             upcast: <T as Job>::upcast,
         }
+    }
+}
+
+impl<T: Command> Shape<T> {
+    pub(crate) fn of_command() -> Self {
+        Self {
+            newest: T::VERSION,
+            upcast: <T as Command>::upcast,
+        }
+    }
+}
+
+impl<C: Command> Attempt<C> {
+    /// What to tell the provider, so that it knows the command again: a UUID out of tenant, name and key, the same in every try,
+    /// after a replay, and when the command is given again after a restore.
+    pub fn provider_key(&self) -> &str {
+        let command = self.delivery.event.command.as_ref();
+        command.map_or("", |command| &command.provider_key)
+    }
+
+    /// What the provider calls it, if it has said.
+    pub fn reference(&self) -> Option<&str> {
+        self.delivery.event.command.as_ref()?.reference.as_deref()
     }
 }
 

@@ -94,7 +94,7 @@ impl Outlast {
         job::status(tx, self.asking()?, id).await
     }
 
-    fn asking(&self) -> Result<Asking<'_>, Error> {
+    pub(crate) fn asking(&self) -> Result<Asking<'_>, Error> {
         Ok(Asking {
             schema: self.in_schema()?,
             tenant: &self.tenant,

@@ -6,6 +6,7 @@
 
 pub(crate) mod around;
 mod batch;
+mod command;
 mod effect;
 mod endpoint;
 mod job;
@@ -19,6 +20,7 @@ mod tests;
 pub(crate) use around::Around;
 pub use around::{About, Running};
 pub(crate) use batch::BatchHandler;
+pub(crate) use command::{CommandHandler, Commands};
 pub(crate) use effect::{EffectHandler, RawHandler};
 pub(crate) use endpoint::EndpointHandler;
 pub(crate) use job::JobHandler;
@@ -28,8 +30,18 @@ pub(crate) use tx::{Through, TxHandler};
 use crate::run::accepted::Accepted;
 use bytes::Bytes;
 use outlast_core::{Codec, Failure, Outcome, broker::Envelope};
-use outlast_postgres::{Error, schema::Schema, tx::BoxFuture};
-use std::{borrow::Cow, fmt, sync::Arc, time::SystemTime};
+use outlast_postgres::{
+    Error,
+    schema::Schema,
+    store::{CommandTry, Store},
+    tx::BoxFuture,
+};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -56,6 +68,8 @@ pub(crate) struct Received {
     pub(crate) codec_key: Option<String>,
     pub(crate) payload: Bytes,
     pub(crate) emitted_at: SystemTime,
+    /// Of a command: what its provider knows it by.
+    pub(crate) command: Option<CommandTry>,
 }
 
 impl Received {
@@ -211,6 +225,8 @@ pub(crate) enum Kind {
     Consumer,
     /// A job.
     Job,
+    /// A command.
+    Command,
 }
 
 impl Kind {
@@ -219,6 +235,7 @@ impl Kind {
         match self {
             Self::Consumer => "consumer",
             Self::Job => "job",
+            Self::Command => "command",
         }
     }
 }
@@ -235,6 +252,15 @@ pub(crate) struct Context {
     pub(crate) codec: Option<Arc<dyn Codec>>,
     /// Looks for what endpoints complete by themselves.
     pub(crate) accepted: Option<Accepted>,
+    /// Where what providers answer is recorded, of commands.
+    pub(crate) provider: Option<Provider>,
+}
+
+/// Where the answers of a provider are recorded, and how often it is asked while a command is pending.
+#[derive(Clone)]
+pub(crate) struct Provider {
+    pub(crate) store: Store,
+    pub(crate) every: Option<Duration>,
 }
 
 /// Handles one event, or one job, at a time.
@@ -262,6 +288,8 @@ pub(crate) trait Probe: Send + Sync {
 pub(crate) enum Form<S> {
     /// Outside effects: may run twice; sealed by the engine afterwards.
     Effect(Arc<dyn One<S>>),
+    /// What is done with a command; it records by itself.
+    Command(Arc<Commands<S>>),
     /// One event in one transaction of the user's pool.
     Tx(Arc<dyn One<S>>, Arc<dyn Probe>),
     /// Many events in one transaction of the user's pool.
@@ -274,6 +302,7 @@ impl<S> Clone for Form<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Effect(one) => Self::Effect(one.clone()),
+            Self::Command(all) => Self::Command(all.clone()),
             Self::Tx(one, probe) => Self::Tx(one.clone(), probe.clone()),
             Self::Batch(many, probe) => Self::Batch(many.clone(), probe.clone()),
             Self::Publish(publisher) => Self::Publish(publisher.clone()),
@@ -294,7 +323,7 @@ impl<S> Handler<S> {
     /// The pool that it writes through, if it has one.
     pub(crate) fn probe(&self) -> Option<&Arc<dyn Probe>> {
         match &self.form {
-            Form::Effect(_) | Form::Publish(_) => None,
+            Form::Effect(_) | Form::Command(_) | Form::Publish(_) => None,
             Form::Tx(_, probe) | Form::Batch(_, probe) => Some(probe),
         }
     }
@@ -304,6 +333,7 @@ impl<S> fmt::Debug for Handler<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let form = match self.form {
             Form::Effect(_) => "on",
+            Form::Command(_) => "command",
             Form::Tx(..) => "on_tx",
             Form::Batch(..) => "on_batch",
             Form::Publish(_) => "publish",

@@ -34,7 +34,7 @@ mod flush;
 pub(crate) mod job;
 pub(crate) mod leases;
 mod maintenance;
-mod record;
+pub(crate) mod record;
 pub(crate) mod register;
 pub(crate) mod registry;
 mod relay;

@@ -5,11 +5,16 @@
 use crate::{
     attempt::Attempt,
     consumer::Consumer,
-    handler::{About, Around, Form, Handler, JobHandler, Running},
+    handler::{About, Around, CommandHandler, Commands, Form, Handler, JobHandler, Running},
+    if_unknown::IfUnknown,
     settings::Settings,
 };
-use outlast_core::{Broker, Codec, Failure, Job, Outcome, job::Options, name};
-use outlast_postgres::{Error, connect::Target, schema::Schema, tx::BoxFuture};
+use outlast_core::{
+    Broker, Codec, Command, Failure, Found, Job, Outcome, Sent, job::Options, name,
+};
+use outlast_postgres::{
+    Error, connect::Target, schema::Schema, store::command_queue, tx::BoxFuture,
+};
 use std::{collections::HashSet, fmt, future::Future, sync::Arc, time::Duration};
 
 /// Everything that one process does: its jobs and consumers, what runs around them, how much of it at once.
@@ -40,6 +45,8 @@ pub(crate) struct Plan<S> {
     pub(crate) state: S,
     pub(crate) consumers: Vec<Consumer<S>>,
     pub(crate) jobs: Vec<PlannedJob<S>>,
+    /// Commands that are to be polled, and not sent here.
+    polls_nobody: Vec<&'static str>,
     /// By the name that routes use.
     pub(crate) relays: Vec<(String, Arc<dyn Broker>)>,
     pub(crate) around: Option<Around>,
@@ -111,6 +118,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 state,
                 consumers: Vec::new(),
                 jobs: Vec::new(),
+                polls_nobody: Vec::new(),
                 relays: Vec::new(),
                 around: None,
                 settings,
@@ -167,6 +175,90 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
             },
             options: J::options(),
         });
+        self
+    }
+
+    /// Sends commands: every committed command of this type, once; and says what is to be done if nobody knows whether that had
+    /// an effect.
+    ///
+    /// That the command leaves is committed before the function is called. What it answers is recorded within milliseconds, also
+    /// after its deadline. An error whose class nobody knows, a panic, a deadline and a death of the process after that all mean
+    /// *unknown*: see [`IfUnknown`]. Switch off the retries of the provider's SDK: one deadline and one budget are enough.
+    ///
+    /// ```
+    /// # use outlast_core::{Command, Failure, Sent};
+    /// # use outlast_engine::{Attempt, IfUnknown, Outlast};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Clone)] struct App;
+    /// #[derive(Serialize, Deserialize)]
+    /// struct SendContract { booking: i64, document: String }
+    /// impl Command for SendContract {
+    ///     const NAME: &'static str = "send_contract";
+    ///     type Answer = String;
+    ///     fn key(&self) -> String { format!("booking/{}/contract", self.booking) }
+    /// }
+    ///
+    /// async fn send_contract(app: App, c: Attempt<SendContract>) -> Result<Sent<String>, Failure> {
+    ///     println!("{} to the provider, with {}", c.document, c.provider_key());
+    ///     Ok(Sent::Pending { reference: "env_1".into() })
+    /// }
+    ///
+    /// let worker = Outlast::new().worker(App).command(send_contract, IfUnknown::ask_a_person());
+    /// ```
+    pub fn command<C, F, Fut>(mut self, handle: F, if_unknown: IfUnknown<S, C>) -> Self
+    where
+        C: Command,
+        F: Fn(S, Attempt<C>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Sent<C::Answer>, Failure>> + Send + 'static,
+    {
+        self.plan.jobs.push(PlannedJob {
+            handler: Handler {
+                name: command_queue(C::NAME).into(),
+                version: C::VERSION,
+                form: Form::Command(Arc::new(Commands {
+                    send: Arc::new(CommandHandler::<C, F, Sent<C::Answer>>::new(handle)),
+                    look: if_unknown.look,
+                    poll: None,
+                    every: None,
+                    policy: if_unknown.policy,
+                    replays: if_unknown.replays,
+                })),
+            },
+            options: C::options(),
+        });
+        self
+    }
+
+    /// Asks for what is pending, this often; after seven days without a settlement a person must look. Where a webhook settles a
+    /// command this is its safety net. Say it after [`Worker::command`].
+    pub fn poll<C, F, Fut>(mut self, every: Duration, handle: F) -> Self
+    where
+        C: Command,
+        F: Fn(S, Attempt<C>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Found<C::Answer>, Failure>> + Send + 'static,
+    {
+        let name = command_queue(C::NAME);
+        let planned = self
+            .plan
+            .jobs
+            .iter_mut()
+            .find(|job| job.handler.name == name);
+        match planned.map(|job| &mut job.handler.form) {
+            Some(Form::Command(commands)) => {
+                let was = commands.clone();
+                *commands = Arc::new(Commands {
+                    send: was.send.clone(),
+                    look: was.look.clone(),
+                    poll: Some(Arc::new(CommandHandler::<C, F, Found<C::Answer>>::new(
+                        handle,
+                    ))),
+                    every: Some(every),
+                    policy: was.policy,
+                    replays: was.replays,
+                });
+            }
+            _ => self.plan.polls_nobody.push(C::NAME),
+        }
         self
     }
 
@@ -266,12 +358,19 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
                 .jobs
                 .iter()
                 .map(|job| DescribedJob {
-                    name: &job.handler.name,
+                    name: job
+                        .handler
+                        .name
+                        .strip_prefix("command:")
+                        .unwrap_or(&job.handler.name),
                     version: job.handler.version,
-                    options: self
-                        .plan
-                        .settings
-                        .options_of(&job.handler.name, &job.options),
+                    options: self.plan.settings.options_of(
+                        job.handler
+                            .name
+                            .strip_prefix("command:")
+                            .unwrap_or(&job.handler.name),
+                        &job.options,
+                    ),
                 })
                 .collect(),
         }
@@ -407,12 +506,21 @@ impl<S> Plan<S> {
             }
         }
         let mut jobs = HashSet::new();
+        for name in &self.polls_nobody {
+            problems.push(format!(
+                "command {name} is polled, and before that it is not sent here: say .command(..) first"
+            ));
+        }
         for job in &self.jobs {
-            let name = &job.handler.name;
+            let name = job
+                .handler
+                .name
+                .strip_prefix("command:")
+                .unwrap_or(&job.handler.name);
             if let Err(bad) = name::check(name) {
                 problems.push(format!("job {bad}"));
             }
-            if !jobs.insert(name) {
+            if !jobs.insert(&job.handler.name) {
                 problems.push(format!("job {name} has two handlers"));
             }
             let told = job.options.problems();

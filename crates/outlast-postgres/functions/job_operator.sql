@@ -103,14 +103,15 @@ begin
   return 'withdrawn';
 end $$;
 
--- Cancels the job of a key.
-create or replace function outlast.cancel_key(name text, key text, reason text, tenant text default '', actor text default null) returns text
+-- Cancels the job of a key, or the command.
+create or replace function outlast.cancel_key(
+  name text, key text, reason text, tenant text default '', actor text default null, kind text default 'job') returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   _id uuid := (select k.job from outlast._job_key k
-               where k.tenant = cancel_key.tenant and k.kind = 'j' and k.name = cancel_key.name and k.key = cancel_key.key);
+               where k.tenant = cancel_key.tenant and k.kind = (case cancel_key.kind when 'command' then 'c' else 'j' end)::"char" and k.name = cancel_key.name and k.key = cancel_key.key);
 begin
   return case when _id is null then 'absent' else outlast.cancel(_id, cancel_key.reason, cancel_key.tenant, cancel_key.actor) end;
 end $$;

@@ -187,7 +187,7 @@ pub async fn enqueue(tx: &mut dyn Tx, intent: &Intent<'_>) -> Result<Accepted, E
     Accepted::from_row(&row, "job", || intent.key.unwrap_or_default().to_owned())
 }
 
-fn lifetime_ms(lifetime: Lifetime) -> String {
+pub(crate) fn lifetime_ms(lifetime: Lifetime) -> String {
     match lifetime {
         Lifetime::For(lifetime) => lifetime.as_millis().max(1).to_string(),
         // In SQL nought is for ever.
@@ -196,11 +196,25 @@ fn lifetime_ms(lifetime: Lifetime) -> String {
 }
 
 /// From the epoch; negative before it. What does not fit is refused before.
-fn micros(at: SystemTime) -> i64 {
+pub(crate) fn micros(at: SystemTime) -> i64 {
     let whole = |since: Duration| i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
     match at.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since),
         Err(before) => -whole(before.duration()),
+    }
+}
+
+/// Whether it is further away than anything may be.
+pub(crate) fn is_far(when: When) -> bool {
+    match when {
+        When::Now => false,
+        When::After(after) => after > FARTHEST,
+        // Before the year 1 there is no time in PostgreSQL that anybody means.
+        When::At(at) => {
+            at.duration_since(SystemTime::now())
+                .is_ok_and(|after| after > FARTHEST)
+                || micros(at) < -62_135_596_800_000_000
+        }
     }
 }
 
@@ -244,17 +258,7 @@ fn checked(intent: &Intent<'_>) -> Result<(), Error> {
     {
         return refuse("a lifetime of more than ten years: let it be for ever".into());
     }
-    let far = match intent.when {
-        When::Now => false,
-        When::After(after) => after > FARTHEST,
-        // Before the year 1 there is no time in PostgreSQL that anybody means.
-        When::At(at) => {
-            at.duration_since(SystemTime::now())
-                .is_ok_and(|after| after > FARTHEST)
-                || micros(at) < -62_135_596_800_000_000
-        }
-    };
-    if far {
+    if is_far(intent.when) {
         return refuse("it is to run ten years from now, or before all time".into());
     }
     check::body(of, intent.body, intent.codec_key.is_some())
@@ -319,12 +323,21 @@ pub async fn cancel(
 pub async fn cancel_key(
     tx: &mut dyn Tx,
     asking: Asking<'_>,
+    about: (&str, &str),
+    why: &str,
+) -> Result<Cancel, Error> {
+    cancel_by_key(tx, asking, (Of::job(about.0), "job"), about, why).await
+}
+
+/// Withdraws what has this key, of this kind.
+pub(crate) async fn cancel_by_key(
+    tx: &mut dyn Tx,
+    asking: Asking<'_>,
+    (of, kind): (Of<'_>, &str),
     (name, key): (&str, &str),
     why: &str,
 ) -> Result<Cancel, Error> {
-    const SQL: &str =
-        "select outlast.cancel_key(name => $1, key => $2, reason => $3, tenant => $4, actor => $5)";
-    let of = Of::job(name);
+    const SQL: &str = "select outlast.cancel_key(name => $1, key => $2, reason => $3, tenant => $4, actor => $5, kind => $6)";
     said(of, why)?;
     check::heading(of, 1, asking.tenant)?;
     check::key(of, Some(key))?;
@@ -335,6 +348,7 @@ pub async fn cancel_key(
         why.into(),
         asking.tenant.into(),
         asking.actor.into(),
+        kind.into(),
     ];
     let row = tx.call(asking.schema.statement(SQL), &args).await;
     cancelled(row.map_err(|error| error.in_schema(asking.schema))?)

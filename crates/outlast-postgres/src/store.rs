@@ -13,14 +13,16 @@ use uuid::Uuid;
 use crate::Error;
 
 mod claimed;
+mod command;
 mod delivered;
 mod job;
 mod place;
 mod record;
 
-pub use claimed::{Claim, Claimed, Seen};
+pub use claimed::{Claim, Claimed, CommandDue, CommandTry, Seen};
+pub use command::Answered;
 pub use delivered::{Judged, Reads, Verdict, read_again};
-pub use job::{DueJobs, Rooms, Taken};
+pub use job::{DueJobs, Rooms, Taken, command_queue};
 pub use place::{Place, Where};
 
 /// How long one statement may take before its connection is given up: a stalled one is never waited for.

@@ -40,6 +40,7 @@ fn received(version: u16, payload: &str) -> Received {
         tenant: "acme".into(),
         key: Some("booking/7".into()),
         key_seq: None,
+        command: None,
         aggregate_version: None,
         actor: Some("jane".into()),
         correlation_id: None,
@@ -77,6 +78,7 @@ async fn run(consumer: Consumer<()>, around: Option<Around>, delivery: Delivery)
         around,
         codec: None,
         accepted: None,
+        provider: None,
     };
     let Form::Effect(one) = consumer.handlers[0].form.clone() else {
         panic!("an effect handler")

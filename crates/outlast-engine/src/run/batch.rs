@@ -183,10 +183,12 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     /// Whether what was done before this unit is durable enough for it. Where order counts, a commit of a handler must not
     /// overtake the seals of the events before it.
     async fn may_follow(&self, unit: &Unit<S>) -> bool {
-        let commits = unit
-            .handler
-            .as_ref()
-            .is_none_or(|handler| !matches!(handler.form, Form::Effect(_) | Form::Publish(_)));
+        let commits = unit.handler.as_ref().is_none_or(|handler| {
+            !matches!(
+                handler.form,
+                Form::Effect(_) | Form::Command(_) | Form::Publish(_)
+            )
+        });
         !(self.ordered() && commits) || self.flush.settled().await
     }
 

@@ -121,6 +121,7 @@ where
             ordered: planned.ordered,
             around: common.around.clone(),
             codec: common.codec.clone(),
+            provider: None,
             accepted: Some(accepted::Accepted::new(store.clone(), registered.id)),
         },
         name,

@@ -6,6 +6,9 @@ use outlast_postgres::store::Claimed;
 
 use crate::handler::{Handler, Received};
 
+/// What stands before the name of a command where it is claimed.
+const COMMANDS: &str = "command:";
+
 /// The handlers of one consumer.
 pub(crate) struct Registry<S> {
     by_type: HashMap<String, Arc<Handler<S>>>,
@@ -74,11 +77,16 @@ impl<S> Registry<S> {
 
 /// A claimed row as a handler receives it.
 pub(crate) fn received(event: &Claimed) -> Arc<Received> {
+    let name = event
+        .kind
+        .strip_prefix(COMMANDS)
+        .filter(|_| event.command.is_some());
+    let name = name.unwrap_or(&event.kind);
     Arc::new(Received {
         id: event.event_id,
         source: event.source.clone(),
         subject: event.subject.clone(),
-        name: event.kind.clone(),
+        name: name.to_owned(),
         version: u16::try_from(event.version).unwrap_or(u16::MAX),
         tenant: event.tenant.clone(),
         key: event.key.clone(),
@@ -93,6 +101,7 @@ pub(crate) fn received(event: &Claimed) -> Arc<Received> {
         codec_key: event.codec_key.clone(),
         payload: event.payload.clone(),
         emitted_at: event.emitted_at,
+        command: event.command.as_deref().cloned(),
     })
 }
 

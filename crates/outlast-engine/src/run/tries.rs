@@ -6,13 +6,19 @@ use std::{
     time::Duration,
 };
 
-use outlast_core::Failure;
-use outlast_postgres::store::Claimed;
+use outlast_core::{Class, Failure};
+use outlast_postgres::{
+    Error,
+    store::{Claimed, CommandDue},
+};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{consumer::Consumer, leases::Lease, registry};
-use crate::handler::{BatchEnd, Delivery, End, Form, Handler};
+use crate::{
+    crash::{self, Point},
+    handler::{BatchEnd, Commands, Delivery, End, Form, Handler},
+};
 
 /// What is tried at once: one event, or a run of events for a handler that takes many.
 pub(super) struct Unit<S> {
@@ -103,6 +109,22 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
     });
     let (context, state) = (consumer.context.clone(), consumer.state.clone());
     let work = match &handler.form {
+        Form::Command(commands) => {
+            let Some((event, delivery)) = unit.events.first().zip(deliveries.next()) else {
+                return whole(unit, End::NotStarted);
+            };
+            let due = event.command.as_ref().map_or(CommandDue::Send, |c| c.due);
+            let Some(one) = commands.of(due).cloned() else {
+                let nobody = Failure::retry("no function of this worker asks the provider");
+                return whole(unit, End::Failed(nobody));
+            };
+            if due == CommandDue::Send
+                && let Err(end) = leave(&consumer, &lease, event, commands).await
+            {
+                return whole(unit, end);
+            }
+            one.start(context, state, delivery)
+        }
         Form::Effect(one) | Form::Tx(one, _) => match deliveries.next() {
             Some(delivery) => one.clone().start(context, state, delivery),
             None => return whole(unit, End::NotStarted),
@@ -133,8 +155,42 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
     };
     let end = in_time(&consumer, work, permit, deadline)
         .await
-        .unwrap_or_else(End::Failed);
+        .unwrap_or_else(|mut failure| {
+            if matches!(handler.form, Form::Command(_)) {
+                // It has left, and may have had its effect.
+                failure.class = Class::Unknown;
+            }
+            End::Failed(failure)
+        });
     whole(unit, end)
+}
+
+/// Writes down that a command leaves, and looks once more whether it may: nobody else can have it, and what is left of the lease
+/// is enough. Only then is it known that whatever happens from here on may have had an effect.
+async fn leave<S>(
+    consumer: &Consumer<S>,
+    lease: &Lease,
+    event: &Claimed,
+    commands: &Commands<S>,
+) -> Result<(), End> {
+    let (token, id, length) = (lease.token, event.event_id, consumer.leases.length());
+    let store = &consumer.store;
+    let written = store
+        .sent(token, id, length, commands.policy, commands.replays)
+        .await;
+    let why = match written {
+        // Settled, cancelled, or in somebody else's hand by now.
+        Ok(false) => return Err(End::NotStarted),
+        Ok(true) if !lease.is_lost() && lease.left() >= length / 4 => {
+            crash::at(Point::Marked);
+            return Ok(());
+        }
+        Ok(true) => "nothing was sent: its lease had nearly lapsed".to_owned(),
+        Err(Error::LeaseLost) => return Err(End::NotStarted),
+        Err(error) => format!("nothing was sent: it could not be written down before: {error}"),
+    };
+    // Whether that is written or not, nothing has left.
+    Err(End::Failed(Failure::retry(why).uncharged()))
 }
 
 /// Waits for a try until its deadline and grace are over. The task itself is never dropped inside of somebody's driver:

@@ -38,6 +38,13 @@ impl<'a> Of<'a> {
         Self { verb: "emit", name }
     }
 
+    pub(crate) fn command(name: &'a str) -> Self {
+        Self {
+            verb: "command",
+            name,
+        }
+    }
+
     pub(crate) fn job(name: &'a str) -> Self {
         Self {
             verb: "enqueue",

@@ -50,6 +50,30 @@ pub struct Claimed {
     pub key_seq: Option<i64>,
     /// The lane of its batch; none for a parked event.
     pub lane: Option<i32>,
+    /// What is to be done with it, if it is a command.
+    pub command: Option<Box<CommandTry>>,
+}
+
+/// What a claim says of a command besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTry {
+    /// What is due.
+    pub due: CommandDue,
+    /// What the provider is told, so that it knows the command again.
+    pub provider_key: String,
+    /// What the provider calls it, if it has said.
+    pub reference: Option<String>,
+}
+
+/// What is due with a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommandDue {
+    /// It is to be sent.
+    Send,
+    /// It is unknown, and its provider is to be asked.
+    Look,
+    /// It is pending, and its provider is to be asked.
+    Poll,
 }
 
 /// How an event ended that somebody outside has accepted.
@@ -127,6 +151,7 @@ impl Claim {
                 emitted_at: row.try_get(18)?,
                 attempt: row.try_get(19)?,
                 reclaims: row.try_get(20)?,
+                command: None,
                 lane: row.try_get(21)?,
                 key_seq: row.try_get(22)?,
             });

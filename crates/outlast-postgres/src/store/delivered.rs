@@ -282,6 +282,7 @@ impl Claimed {
             attempt: 1,
             reclaims: 0,
             key_seq: envelope.key_seq,
+            command: None,
             lane: Some(0),
         })
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_postgres::{Row, types::Type};
 use uuid::Uuid;
 
-use super::{Claimed, Store, int, millis, record::asked};
+use super::{Claimed, CommandDue, CommandTry, Store, int, millis, record::asked};
 use crate::Error;
 
 /// How many of which names a claim may take: side by side.
@@ -51,11 +51,17 @@ pub struct Taken {
 impl Taken {
     fn from_row(row: &Row) -> Result<Self, Error> {
         let accepted_at: SystemTime = row.try_get(12)?;
+        let command = CommandTry::from_row(row)?.map(Box::new);
+        let name: String = row.try_get(3)?;
         let work = Claimed {
             token: row.try_get(0)?,
             event_id: row.try_get(1)?,
             log_id: row.try_get(8)?,
-            kind: row.try_get(3)?,
+            kind: if command.is_some() {
+                command_queue(&name)
+            } else {
+                name
+            },
             version: row.try_get(9)?,
             tenant: row.try_get(4)?,
             key: row.try_get(5)?,
@@ -74,6 +80,7 @@ impl Taken {
             attempt: row.try_get(10)?,
             reclaims: row.try_get(11)?,
             key_seq: None,
+            command,
             lane: None,
         };
         Ok(Self {
@@ -83,6 +90,28 @@ impl Taken {
             priority: row.try_get(7)?,
         })
     }
+}
+
+impl CommandTry {
+    /// Of the columns that only a command has.
+    fn from_row(row: &Row) -> Result<Option<Self>, Error> {
+        let due = match row.try_get::<_, Option<i8>>(21)? {
+            None => return Ok(None),
+            Some(due) if due == b'l' as i8 => CommandDue::Look,
+            Some(due) if due == b'p' as i8 => CommandDue::Poll,
+            Some(_) => CommandDue::Send,
+        };
+        Ok(Some(Self {
+            due,
+            provider_key: row.try_get(24)?,
+            reference: row.try_get(25)?,
+        }))
+    }
+}
+
+/// Under which name the commands of a name are claimed: a job and a command may be called alike.
+pub fn command_queue(name: &str) -> String {
+    format!("command:{name}")
 }
 
 /// What waits for the names of a process.

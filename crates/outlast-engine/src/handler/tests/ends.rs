@@ -184,6 +184,7 @@ fn context() -> Context {
         around: None,
         codec: None,
         accepted: None,
+        provider: None,
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::{
 
 use super::floors::Floors;
 use crate::{
-    handler::{Context, Kind},
+    handler::{Context, Form, Kind, Provider},
     run::{
         batch::Ended, books::Books, consumer::Consumer, destination::Destination, register::Common,
         registry::Registry, tally::Tally,
@@ -63,8 +63,19 @@ pub(crate) struct Name<S> {
 impl<S: Clone + Send + Sync + 'static> Name<S> {
     pub(super) fn new(common: &Common<S>, planned: PlannedJob<S>, changed: Arc<Notify>) -> Self {
         let settings = &common.settings;
-        let options = settings.options_of(&planned.handler.name, &planned.options);
         let name: Arc<str> = (*planned.handler.name).into();
+        let (kind, called) = match name.strip_prefix("command:") {
+            Some(called) => (Kind::Command, called.into()),
+            None => (Kind::Job, name.clone()),
+        };
+        let options = settings.options_of(&called, &planned.options);
+        let provider = match &planned.handler.form {
+            Form::Command(commands) => Some(Provider {
+                store: common.store.clone(),
+                every: commands.every,
+            }),
+            _ => None,
+        };
         let concurrency = options.concurrency.unwrap_or(settings.concurrency);
         let tally = Arc::new(Tally::new(changed));
         let version = planned.handler.version;
@@ -81,12 +92,13 @@ impl<S: Clone + Send + Sync + 'static> Name<S> {
                 name: name.clone(),
                 state: common.state.clone(),
                 context: Context {
-                    kind: Kind::Job,
-                    consumer: name,
+                    kind,
+                    consumer: called,
                     ordered: false,
                     around: common.around.clone(),
                     codec: common.codec.clone(),
                     accepted: None,
+                    provider,
                 },
                 registry: Arc::new(Registry::new(vec![planned.handler])),
                 store: common.store.clone(),

@@ -1,0 +1,233 @@
+//! Commands by the handle: given, and told the end of, in the caller's transaction.
+//!
+//! The statements are `outlast_postgres::command`; what sends the commands is `worker`, `handler/command` and `run/job`.
+
+use std::{
+    fmt,
+    future::IntoFuture,
+    time::{Duration, SystemTime},
+};
+
+use outlast_core::{Command, Resolution, name};
+use outlast_postgres::{
+    Error,
+    command::{self, Order, Settlement, Told},
+    event::Accepted,
+    job::{Cancel, When},
+    tx::{BoxFuture, Tx},
+};
+use uuid::Uuid;
+
+use crate::{
+    attempt::Attempt,
+    crash::{self, Point},
+    outlast::{Cause, Outlast, to_json},
+    run::wake,
+};
+
+impl Outlast {
+    /// Gives a command in your transaction.
+    ///
+    /// Nothing is written before `.await`. When that returns, the command is a row of your transaction: durable when it commits,
+    /// gone when it does not. From then on it is sent, and what became of it is found out and recorded; nothing that may have had
+    /// an effect is repeated blindly. Its end is the event [`Resolved`](outlast_core::Resolved).
+    ///
+    /// ```no_run
+    /// # use outlast_core::Command;
+    /// # use outlast_engine::Outlast;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)] struct ChargeCard { booking: i64, amount: String }
+    /// # impl Command for ChargeCard { const NAME: &'static str = "charge_card"; type Answer = String; fn key(&self) -> String { self.booking.to_string() } }
+    /// # async fn f(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let outlast = Outlast::new();
+    /// let mut tx = client.transaction().await?;
+    /// tx.execute("update booking set state = 'charging' where id = 7", &[]).await?;
+    /// outlast.command(&mut tx, &ChargeCard { booking: 7, amount: "120.00".into() }).await?;
+    /// tx.commit().await?;                       // both are there now, or neither
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Bad input, [`Error::Conflict`] (the same key with other content) and [`Error::Expired`] leave your transaction usable, with
+    /// nothing written. After [`Error::Database`] PostgreSQL takes only a rollback.
+    pub fn command<'a, C: Command>(&'a self, tx: &'a mut dyn Tx, command: &'a C) -> Give<'a, C> {
+        Give {
+            outlast: self,
+            tx,
+            command,
+            when: When::Now,
+            priority: 0,
+            attempts: None,
+            supersedes: None,
+            cause: None,
+        }
+    }
+
+    /// Tells the end of a command by its key, in your transaction: what a provider's webhook says, or a settlement file.
+    ///
+    /// It may come before our own answer was recorded, and before the command itself. Nothing is true before your commit.
+    /// `reference` is what the provider calls it.
+    ///
+    /// # Errors
+    /// [`Error::BadName`] for a resolution that only a person or [`Outlast::cancel`] may bring about, and for other bad input, which
+    /// leaves your transaction usable. After [`Error::Database`] PostgreSQL takes only a rollback.
+    pub async fn settle<C: Command>(
+        &self,
+        tx: &mut dyn Tx,
+        key: &str,
+        how: Resolution<C::Answer>,
+    ) -> Result<Settlement, Error> {
+        check_name::<C>()?;
+        let answer;
+        let told = match &how {
+            Resolution::Settled(said) => {
+                answer = to_json(said)?;
+                Told::Settled(&answer, None)
+            }
+            Resolution::Rejected(why) => Told::Rejected(why),
+            Resolution::Obsolete(why) => Told::Obsolete(why),
+            Resolution::Cancelled(_) | Resolution::Abandoned { .. } => {
+                return Err(Error::BadName(format!(
+                    "settle {}: {} is no provider's word; use cancel, or let a person resolve it",
+                    C::NAME,
+                    how.as_str()
+                )));
+            }
+        };
+        let settled = command::settle(tx, self.asking()?, (C::NAME, key), told).await;
+        wake::nudge();
+        settled
+    }
+
+    /// Withdraws the command of a key; else as [`Outlast::cancel`]. [`Cancel::Requested`]: it was sent, and is withdrawn if that
+    /// turns out to have had no effect.
+    ///
+    /// # Errors
+    /// As [`Outlast::cancel`].
+    pub async fn cancel_command<C: Command>(
+        &self,
+        tx: &mut dyn Tx,
+        key: &str,
+        why: &str,
+    ) -> Result<Cancel, Error> {
+        check_name::<C>()?;
+        command::cancel_key(tx, self.asking()?, (C::NAME, key), why).await
+    }
+}
+
+/// A command about to be given: say more about it, then `.await`.
+#[must_use = "nothing is written until this is awaited"]
+pub struct Give<'a, C> {
+    outlast: &'a Outlast,
+    tx: &'a mut dyn Tx,
+    command: &'a C,
+    when: When,
+    priority: i16,
+    attempts: Option<u32>,
+    supersedes: Option<Uuid>,
+    cause: Option<Cause>,
+}
+
+impl<C> fmt::Debug for Give<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Give")
+            .field("when", &self.when)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> Give<'_, C> {
+    /// Not before so long from now, by the database's clock; at most ten years.
+    pub fn after(mut self, pause: Duration) -> Self {
+        self.when = When::After(pause);
+        self
+    }
+
+    /// Not before this time, by the database's clock. What is past is now.
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.when = When::At(time);
+        self
+    }
+
+    /// Among the commands of its name, account and tenant the lower is sent sooner: -100 to 100, 0 is usual.
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// How many sends may be charged before a person must look.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = Some(attempts);
+        self
+    }
+
+    /// It corrects this one, of the same name and tenant, which is cancelled in the same transaction as far as that still goes.
+    pub fn supersedes(mut self, id: Uuid) -> Self {
+        self.supersedes = Some(id);
+        self
+    }
+
+    /// Names the event or job that led to this one. `attempt.outlast().command(..)` does it by itself.
+    pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
+        self.cause = Some(Cause::of(attempt));
+        self
+    }
+}
+
+impl<C: Command> Give<'_, C> {
+    async fn write(self) -> Result<Accepted, Error> {
+        check_name::<C>()?;
+        let outlast = self.outlast;
+        if outlast.codec.is_some() {
+            return Err(Error::BadName(format!(
+                "command {}: this handle has a payload codec, and the end of a command is written by the database, which cannot encode; \
+                 use a handle without one, and references instead of personal data",
+                C::NAME
+            )));
+        }
+        let (options, json) = (C::options(), to_json(self.command)?);
+        let (key, account, exclusive) = (
+            self.command.key(),
+            self.command.account(),
+            self.command.exclusive(),
+        );
+        let cause = outlast.cause(self.cause.as_ref());
+        let order = Order {
+            schema: outlast.in_schema()?,
+            name: C::NAME,
+            version: C::VERSION,
+            payload: &json,
+            key: &key,
+            tenant: &outlast.tenant,
+            account: account.as_deref(),
+            exclusive: exclusive.as_deref(),
+            when: self.when,
+            priority: self.priority,
+            attempts: self.attempts.or(options.attempts),
+            lifetime: options.lifetime,
+            supersedes: self.supersedes,
+            actor: outlast.actor.as_deref(),
+            causation_id: cause.causation,
+            correlation_id: cause.correlation,
+            traceparent: cause.traceparent,
+        };
+        let accepted = command::command(self.tx, &order).await;
+        crash::at(Point::Emitted);
+        wake::nudge();
+        accepted
+    }
+}
+
+impl<'a, C: Command> IntoFuture for Give<'a, C> {
+    type Output = Result<Accepted, Error>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.write())
+    }
+}
+
+fn check_name<C: Command>() -> Result<(), Error> {
+    name::check(C::NAME).map_err(|bad| Error::BadName(bad.to_string()))
+}

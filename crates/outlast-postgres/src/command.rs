@@ -1,0 +1,248 @@
+//! Commands in the caller's transaction: accepted, and told the end of by key.
+//!
+//! Everything that the SQL functions would refuse is checked here first, because an error of PostgreSQL would abort the
+//! caller's business transaction. What a worker records is in `store`.
+
+use crate::{
+    Error,
+    event::{
+        Accepted, Body,
+        check::{self, Of},
+    },
+    job::{self, Asking, FARTHEST, PRIORITIES, When},
+    schema::Schema,
+    tx::Tx,
+};
+use outlast_core::job::Lifetime;
+use uuid::Uuid;
+
+/// How large the payload of a command may be: 128 KiB, because the event that tells its end holds it and the answer.
+pub const PAYLOAD_LIMIT: usize = 128 * 1024;
+/// How large the answer of a provider may be: 64 KiB.
+pub const ANSWER_LIMIT: usize = 64 * 1024;
+/// How many characters the name of a command may have: that of the event that tells its end is longer.
+pub const NAME_LIMIT: usize = 90;
+
+/// Everything that can be said when a command is given.
+#[derive(Clone, Debug)]
+#[expect(
+    missing_docs,
+    reason = "the arguments of outlast.command, by their own names"
+)]
+pub struct Order<'a> {
+    pub schema: Schema,
+    pub name: &'a str,
+    pub version: u16,
+    /// JSON.
+    pub payload: &'a str,
+    /// Its identity.
+    pub key: &'a str,
+    pub tenant: &'a str,
+    pub account: Option<&'a str>,
+    pub exclusive: Option<&'a str>,
+    pub when: When,
+    pub priority: i16,
+    pub attempts: Option<u32>,
+    pub lifetime: Option<Lifetime>,
+    pub supersedes: Option<Uuid>,
+    pub actor: Option<&'a str>,
+    pub correlation_id: Option<Uuid>,
+    pub causation_id: Option<Uuid>,
+    pub traceparent: Option<&'a str>,
+}
+
+const COMMAND: &str = "select outlast.command(name => $1, payload => $2::text, key => $3, tenant => $4, version => $5::text::int, \
+    account => $6, exclusive => $7, after_ms => $8::text::bigint, \
+    at => timestamptz 'epoch' + $9::text::bigint * interval '1 microsecond', priority => $10::text::int, \
+    attempts => $11::text::int, lifetime_ms => $12::text::bigint, supersedes => $13::text::uuid, actor => $14, \
+    correlation_id => $15::text::uuid, causation_id => $16::text::uuid, traceparent => $17)::text";
+
+/// Accepts one command in the caller's transaction. It is durable when that commits, and never sent if it does not.
+///
+/// # Errors
+/// Bad input and [`Error::Conflict`] or [`Error::Expired`] leave the transaction usable, with nothing written.
+/// [`Error::Database`] does not: roll back.
+pub async fn command(tx: &mut dyn Tx, order: &Order<'_>) -> Result<Accepted, Error> {
+    checked(order)?;
+    let version = order.version.to_string();
+    let (after, at) = match order.when {
+        When::Now => (None, None),
+        When::After(after) => (Some(after.as_millis().to_string()), None),
+        When::At(at) => (None, Some(job::micros(at).to_string())),
+    };
+    let priority = order.priority.to_string();
+    let attempts = order.attempts.map(|attempts| attempts.to_string());
+    let lifetime = job::lifetime_ms(order.lifetime.unwrap_or(Lifetime::Forever));
+    let text = |id: Option<Uuid>| id.map(|id| id.to_string());
+    let (supersedes, correlation, causation) = (
+        text(order.supersedes),
+        text(order.correlation_id),
+        text(order.causation_id),
+    );
+    let args = [
+        order.name.into(),
+        order.payload.into(),
+        order.key.into(),
+        order.tenant.into(),
+        version.as_str().into(),
+        order.account.into(),
+        order.exclusive.into(),
+        after.as_deref().into(),
+        at.as_deref().into(),
+        priority.as_str().into(),
+        attempts.as_deref().into(),
+        lifetime.as_str().into(),
+        supersedes.as_deref().into(),
+        order.actor.into(),
+        correlation.as_deref().into(),
+        causation.as_deref().into(),
+        order.traceparent.into(),
+    ];
+    let row = tx.call(order.schema.statement(COMMAND), &args).await;
+    let row = row.map_err(|error| error.in_schema(order.schema))?;
+    Accepted::from_row(&row, "command", || order.key.to_owned())
+}
+
+/// What was told of a command by its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// The provider did it; the answer as JSON, and what the provider calls it.
+    Settled(&'a str, Option<&'a str>),
+    /// The provider refused it, and why.
+    Rejected(&'a str),
+    /// There was nothing to do any more, and why.
+    Obsolete(&'a str),
+}
+
+/// What a settlement will have brought about, once the caller's transaction commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// The command ends with it.
+    Ends,
+    /// It had ended so already.
+    Same,
+    /// It had ended otherwise: nothing moves, and a person must look.
+    Contradicts,
+    /// The command is not there yet: it will end with this when it is accepted within seven days.
+    Early,
+    /// The command ended so long ago that only its key is left.
+    Gone,
+}
+
+const SETTLE: &str = "select outlast.settle(name => $1, key => $2, state => $3, answer => $4, reference => $5, reason => $6, \
+    tenant => $7, actor => $8)";
+
+/// Tells the end of a command by its key, in the caller's transaction.
+///
+/// # Errors
+/// Bad input leaves the transaction usable, with nothing written. After [`Error::Database`] roll back.
+pub async fn settle(
+    tx: &mut dyn Tx,
+    asking: Asking<'_>,
+    (name, key): (&str, &str),
+    told: Told<'_>,
+) -> Result<Settlement, Error> {
+    let of = Of::command(name);
+    check::heading(of, 1, asking.tenant)?;
+    check::key(of, Some(key))?;
+    let (state, answer, reference, reason) = match told {
+        Told::Settled(answer, reference) => ("settled", Some(answer), reference, None),
+        Told::Rejected(why) => ("rejected", None, None, Some(why)),
+        Told::Obsolete(why) => ("obsolete", None, None, Some(why)),
+    };
+    if reason.is_some_and(|why| why.is_empty() || why.contains('\0')) {
+        return Err(Error::BadName(format!("{of}: say why it is {state}")));
+    }
+    if let Some(answer) = answer {
+        sized(answer, ANSWER_LIMIT)?;
+        check::body(of, Body::Json(answer), false)?;
+    }
+    for text in [reference, asking.actor].into_iter().flatten() {
+        check::about(of, text)?;
+    }
+    let args = [
+        name.into(),
+        key.into(),
+        state.into(),
+        answer.into(),
+        reference.into(),
+        reason.into(),
+        asking.tenant.into(),
+        asking.actor.into(),
+    ];
+    let row = tx.call(asking.schema.statement(SETTLE), &args).await;
+    let row = row.map_err(|error| error.in_schema(asking.schema))?;
+    match row.first().and_then(Option::as_deref) {
+        Some("same") => Ok(Settlement::Same),
+        Some("contradicts") => Ok(Settlement::Contradicts),
+        Some("early") => Ok(Settlement::Early),
+        Some("gone") => Ok(Settlement::Gone),
+        _ => Ok(Settlement::Ends),
+    }
+}
+
+/// Withdraws the command of a key in the caller's transaction: before it was sent, or when it turns out to have had no effect.
+///
+/// # Errors
+/// [`Error::BadName`] without a reason, with nothing written. After [`Error::Database`] roll back.
+pub async fn cancel_key(
+    tx: &mut dyn Tx,
+    asking: Asking<'_>,
+    about: (&str, &str),
+    why: &str,
+) -> Result<job::Cancel, Error> {
+    job::cancel_by_key(tx, asking, (Of::command(about.0), "command"), about, why).await
+}
+
+fn sized(json: &str, limit: usize) -> Result<(), Error> {
+    let bytes = json.len();
+    match bytes > limit {
+        true => Err(Error::TooLarge { bytes, limit }),
+        false => Ok(()),
+    }
+}
+
+fn checked(order: &Order<'_>) -> Result<(), Error> {
+    let of = Of::command(order.name);
+    let refuse = |why: String| Err(Error::BadName(format!("{of}: {why}")));
+    check::heading(of, order.version, order.tenant)?;
+    if order.name.len() > NAME_LIMIT {
+        return refuse(format!("its name has more than {NAME_LIMIT} characters"));
+    }
+    if order.key.is_empty() {
+        return refuse("an empty key: it is the identity of the command".into());
+    }
+    check::key(of, Some(order.key))?;
+    if order.exclusive == Some("") {
+        return refuse("an empty key of exclusion: give none, or one".into());
+    }
+    check::key(of, order.exclusive)?;
+    if let Some(account) = order.account
+        && (account.chars().count() > 200 || account.chars().any(char::is_control))
+    {
+        return refuse("its account has more than 200 characters, or control characters".into());
+    }
+    for text in [order.actor, order.traceparent].into_iter().flatten() {
+        check::about(of, text)?;
+    }
+    if !PRIORITIES.contains(&order.priority) {
+        return refuse(format!(
+            "priority {} is not between -100 (soonest) and 100",
+            order.priority
+        ));
+    }
+    if let Some(attempts) = order.attempts.filter(|n| !(1..=1000).contains(n)) {
+        return refuse(format!("attempts of {attempts} are not between 1 and 1000"));
+    }
+    if let Some(Lifetime::For(lifetime)) = order.lifetime
+        && lifetime > FARTHEST
+    {
+        return refuse("a lifetime of more than ten years: let it be for ever".into());
+    }
+    if job::is_far(order.when) {
+        return refuse("it is to run ten years from now, or before all time".into());
+    }
+    sized(order.payload, PAYLOAD_LIMIT)?;
+    check::body(of, Body::Json(order.payload), false)
+}
