@@ -75,7 +75,7 @@ impl Taken {
             aggregate_version: None,
             content_type: row.try_get(18)?,
             codec_key: row.try_get(19)?,
-            payload: row.try_get(20)?,
+            payload: row.try_get::<_, Vec<u8>>(20)?.into(),
             emitted_at: accepted_at,
             attempt: row.try_get(10)?,
             reclaims: row.try_get(11)?,
