@@ -190,7 +190,8 @@ impl Facts {
                 client,
                 "select format('%s of %s is parked: %s, %s, %s failures, %s', p.event_id, c.name, p.state, p.class,
                                p.failures, p.reason),
-                        (convert_from(p.payload, 'UTF8')::json ->> 'n')::bigint, p.state = 'quarantined'
+                        case when p.payload <> '' then (convert_from(p.payload, 'UTF8')::json ->> 'n')::bigint else -1 end,
+                        p.state = 'quarantined'
                  from outlast._parked p join outlast._consumer c on c.id = p.consumer",
                 |row| Parked {
                     words: row.get(0),

@@ -52,6 +52,7 @@ async fn a_completion_is_one_whether_it_is_a_row_or_a_bit_or_both() {
         durable: true,
         fan_out: None,
         quarantined: Default::default(),
+        given_up: Default::default(),
         rewound: false,
     };
     // One event is not done, and its batch is in flight.
