@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     super::{Row, Scenario},
-    at_work, done, emitted, published, readers, site,
+    at_work, done, emitted, published, readers, served_once, site,
 };
 use crate::{
     drill::{
@@ -52,7 +52,8 @@ async fn poison(world: Arc<World>, kind: Kind) -> Result<()> {
     if kind == Kind::Nats {
         site.change(json!({ "max_msg_size": LARGEST })).await?;
     }
-    super::served_once(&world, &site).await?;
+    served_once(&world, &site).await?;
+    site.forget_limits(&world).await?;
     let client = POISON
         .into_iter()
         .fold(world.emitter(1), |client, n| client.set("poison-at", n));

@@ -11,7 +11,7 @@ use super::{
     super::{Row, Scenario},
     at_work, done,
     e8::LARGEST,
-    readers, site,
+    readers, served_once, site,
 };
 use crate::{
     drill::{
@@ -60,9 +60,11 @@ async fn quarantine(world: Arc<World>, kind: Kind, then: Then) -> Result<()> {
     if kind == Kind::Nats {
         site.change(json!({ "max_msg_size": LARGEST })).await?;
     }
-    at_work(&world, &site, &specs).await?;
+    served_once(&world, &site).await?;
+    site.forget_limits(&world).await?;
     let client = world.emitter(1).set("poison-at", POISON);
     done(&*client.set("transactions", 40).start()?).await?;
+    at_work(&world, &site, &specs).await?;
     // All other keys are done to their end; of this one all that was committed later waits.
     let others = format!(
         "select count(*) from outlast._event e where e.key <> {KEY}
