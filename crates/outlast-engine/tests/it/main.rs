@@ -2,6 +2,7 @@
 
 mod broker;
 mod clock;
+mod command;
 mod connections;
 mod drain;
 mod failures;
