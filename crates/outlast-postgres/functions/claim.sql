@@ -161,18 +161,18 @@ begin
   return c;
 end $$;
 
--- Claimers of one part take turns; answers the parts that this one may claim of. Advisory locks, because a row lock would
--- take a transaction id before the tick.
+-- Claimers of one consumer take turns; answers the parts that this one may claim of. Whoever comes second waits for the
+-- first one, who took no more lanes than he had places for: told that there was nothing, he would believe it until the next
+-- news. Parts that an operator holds are left out. Advisory locks, because a row lock would take a transaction id before
+-- the tick.
 create or replace function outlast._lock_parts(c outlast._consumer) returns int[]
 language plpgsql volatile
 as $$
 begin
-  if (c).ordered then
-    return (select array_agg(l) from generate_series(0, (c).lanes - 1) l
-            where pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
-  end if;
   perform pg_advisory_xact_lock(outlast._lane_lock((c).id, 0));
-  return array[0];
+  if not (c).ordered then return array[0]; end if;
+  return (select array_agg(l order by l) from generate_series(0, (c).lanes - 1) l
+          where l = 0 or pg_try_advisory_xact_lock(outlast._lane_lock((c).id, l)));
 end $$;
 
 -- A new batch for each of some free lanes that stand at one place, about `n` events each; at most `max_lanes` main lanes

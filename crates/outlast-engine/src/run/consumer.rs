@@ -259,15 +259,16 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         } else {
             IN_FLIGHT
         };
-        // While all places are taken, one batch of a kind is enough to have its turn at the next that is free.
-        let at_once = if self.slots.available_permits() == 0 {
-            1
-        } else {
-            at_once
-        };
+        // While all places are taken, one batch of a kind is enough to have its turn at the next that is free. Not where
+        // tenants with a backlog are apart: what is left in the main lanes is a few events of others in many of them, and
+        // lane after lane these would wait for as many claims, and as many turns, as there are lanes.
+        let all_taken = self.slots.available_permits() == 0;
+        let apart = self.consumer.context.ordered && !self.sides.is_empty();
+        let mains = if all_taken && !apart { 1 } else { at_once };
+        let sides = if all_taken { 1 } else { at_once };
         Room {
-            mains: at_once.saturating_sub(self.mains.len()),
-            sides: at_once.saturating_sub(self.sides.len()),
+            mains: mains.saturating_sub(self.mains.len()),
+            sides: sides.saturating_sub(self.sides.len()),
         }
     }
 

@@ -1,12 +1,15 @@
 //! Tenants of one worker, and what a consumer takes: filters, raw handlers.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use outlast_core::{Failure, Outcome};
 use outlast_engine::{Attempt, Consumer, Raw, Start};
 use outlast_postgres::Error;
 use outlast_testkit::wait_for;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 use crate::given::{Given, Ping, SOON, given, next};
@@ -99,8 +102,42 @@ async fn ten_ordered_events_of_one_tenant_wait_no_second_behind_a_hundred_thousa
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_events_of_one_tenant_wait_no_second_behind_the_backlogs_of_four_others() {
     for ordered in [false, true] {
-        ten_wait_no_second_behind(&["one", "two", "three", "four"], 20_000, ordered, 1).await;
+        ten_wait_no_second_behind(&["one", "two", "three", "four"], 20_000, ordered, 2).await;
     }
+}
+
+/// Goal: what a tenant emits beside the backlog of another one is claimed at once, in however many lanes it lies, although no place is
+/// free: lane after lane it would wait for as many turns. Method: every place is taken and stays so.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_in_many_lanes_are_claimed_together_while_a_backlog_takes_all_places() {
+    const PLACES: usize = 4;
+    let given = given().await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    async fn waits(
+        (told, gate): (mpsc::UnboundedSender<i64>, Arc<Semaphore>),
+        ping: Attempt<Ping>,
+    ) -> Result<(), Failure> {
+        let _ = told.send(ping.n);
+        let _open = gate.acquire().await;
+        Ok(())
+    }
+    backlog(&given, "heavy", 600).await;
+    let consumer = Consumer::new("c").from(Start::Earliest).ordered();
+    let consumer = consumer.concurrency(PLACES).on(waits);
+    let state = (told, gate.clone());
+    let worker = given.start_with(state, consumer, Default::default());
+    for _ in 0..PLACES {
+        next(&mut hears).await;
+    }
+    let light = backlog(&given, "light", 10).await;
+    let lanes = "select count(distinct l.lane) from outlast._lease l where l.room = 'batch' and l.lane < 1024";
+    given.until(lanes, PLACES as i64).await;
+    assert_eq!(done_of(&given, &light).await, 0, "no place is free");
+    gate.add_permits(PLACES);
+    given.processed(610).await;
+    worker.stop().await.unwrap();
+    given.verified().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -194,3 +194,41 @@ async fn ten_events_do_not_wait_behind_full_pages_of_another_tenant() {
         assert!(planted || behind <= 2000, "{behind} came before");
     }
 }
+
+/// Whoever claims second does not believe that there is nothing: he waits his turn and takes what the first one left.
+#[tokio::test]
+async fn who_claims_second_takes_what_the_first_one_had_no_room_for() {
+    for planted in [false, true] {
+        let house = House::new().await;
+        if planted {
+            let wait = "perform pg_advisory_xact_lock(outlast._lane_lock((c).id, 0));";
+            let look = "if not pg_try_advisory_xact_lock(outlast._lane_lock((c).id, 0)) then return null; end if;";
+            house.plant("_lock_parts", &[(wait, look)]).await;
+        }
+        let client = house.connect().await;
+        let (first, second) = (house.connect().await, house.connect().await);
+        let consumer = sql::register(&client, "c", &["a"], "now", Some(4)).await;
+        emit(&client, "t", 20, 10).await;
+        let claim = Claim {
+            lanes: 1,
+            sides: 1,
+            ..Claim::of(consumer)
+        };
+        sql::run(&first, "begin").await;
+        let taken = claim.run(&first).await.expect("claims").events;
+        assert!(!taken.is_empty() && taken.len() < 20);
+        let pid = sql::pid(&second).await;
+        let claiming =
+            tokio::spawn(async move { claim.run(&second).await.expect("claims").events });
+        if !planted {
+            sql::until_blocked(&client, pid).await;
+            sql::run(&first, "commit").await;
+        }
+        let rest = claiming.await.expect("claims");
+        assert_eq!(rest.is_empty(), planted, "{rest:?}");
+        assert!(
+            rest.iter()
+                .all(|one| taken.iter().all(|other| one.id != other.id))
+        );
+    }
+}
