@@ -209,3 +209,14 @@ begin
   -- At the beginning of time, so that a renewal which is on its way does not take it back.
   update outlast._lease x set expires_at = 'epoch' where x.token = l.token;
 end $$;
+
+-- Gives a claim back before its time, uncharged: what is neither sealed nor failed of it is due at once, for whoever claims
+-- next. Waits for a seal that is open. Nothing happens if the claim is over, or somebody newer owns it. In a transaction of its
+-- own.
+create or replace function outlast.release(token uuid) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform outlast._hand_back(release.token, '{}');
+end $$;

@@ -26,6 +26,7 @@ as $$
     ('sent',              '{engine}', true),
     ('record',            '{engine}', true),
     ('renew',             '{engine}', true),
+    ('release',           '{engine}', true),
     ('register',          '{engine}', true),
     ('abandon_job',       '{owner}',  true),
     ('discard',           '{owner}',  true),

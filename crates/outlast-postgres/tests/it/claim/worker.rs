@@ -263,3 +263,46 @@ async fn lapsed_work_comes_first_then_retries_then_what_is_new() {
         "OL001"
     );
 }
+
+/// A runner that has to go gives back what it has not done; nobody waits for its lease.
+#[tokio::test]
+async fn what_is_released_is_due_at_once_and_no_try_is_charged() {
+    let house = House::new().await;
+    let worker = Foreign::new(&house).await;
+    worker
+        .rows("select outlast.register('c', array['a'])")
+        .await;
+    worker.emit(3).await;
+    let batch = worker.claim(3, "").await;
+    worker.complete(&batch[0]).await;
+    assert!(worker.claim(3, "").await.is_empty(), "it is in work");
+    let release = format!("select outlast.release('{}')", batch[0].token);
+    worker.rows(&release).await;
+    let rest = worker.claim(3, "").await;
+    assert_eq!(payloads(&rest), ["1", "2"]);
+    let late = format!(
+        "select outlast.complete('{}', '{}')",
+        batch[1].token, batch[1].id
+    );
+    assert_eq!(worker.state(&late).await, "OL001");
+    // It is somebody else's now: that changes nothing for him.
+    worker.rows(&release).await;
+    assert_eq!(worker.fail(&rest[0], "retry").await, "retry");
+    let failures = "select failures from outlast.parked";
+    assert_eq!(worker.rows(failures).await, [["1"]]);
+    worker.complete(&rest[1]).await;
+    // The same of a retry.
+    worker
+        .rows("update outlast._parked set next_at = outlast.clock()")
+        .await;
+    let again = worker.claim(1, "").await;
+    worker
+        .rows(&format!("select outlast.release('{}')", again[0].token))
+        .await;
+    assert_eq!(worker.rows(failures).await, [["1"]]);
+    let again = worker.claim(1, "").await;
+    assert_eq!(payloads(&again), ["1"]);
+    worker.complete(&again[0]).await;
+    assert_eq!(worker.count("processed").await, 3);
+    assert_eq!(sql::broken(&worker.client).await, Vec::<String>::new());
+}
