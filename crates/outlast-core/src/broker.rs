@@ -64,8 +64,12 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Begins to receive. Nothing is fetched before [`Subscribed::next`] asks for it.
     ///
+    /// Of an ordered subscription nothing of a key is given to anybody while an earlier message of that key is not settled:
+    /// whoever claims first would run first, and nobody could see that the one before it is still on its way to another.
+    ///
     /// # Errors
-    /// When the subscription is not there or cannot be read.
+    /// When the subscription is not there or cannot be read. [`Why::Configuration`] when order is asked for and what the
+    /// server has does not keep it: such a one is never read.
     fn subscribe<'a>(
         &'a self,
         subscription: &'a Subscription,
@@ -104,6 +108,8 @@ pub struct Limits {
     pub ordered_batches: bool,
     /// What may stand beside the body of one message.
     pub beside: Beside,
+    /// Of an ordered subscription one message is out at a time, whatever its key: what is not settled holds up all others.
+    pub one_by_one: bool,
 }
 
 /// How much may stand beside the body of one message. What has no limit is `usize::MAX`.
@@ -162,6 +168,7 @@ impl Limits {
             message_bytes,
             ordered_batches: false,
             beside: Beside::ANYTHING,
+            one_by_one: false,
         }
     }
 
@@ -174,6 +181,13 @@ impl Limits {
     /// Many messages of one ordering key may go into one call.
     pub const fn with_ordered_batches(mut self) -> Self {
         self.ordered_batches = true;
+        self
+    }
+
+    /// Of an ordered subscription one message is out at a time: a consumer acks it as soon as its database has it whole, so
+    /// that a key in work holds up no other.
+    pub const fn with_one_by_one(mut self) -> Self {
+        self.one_by_one = true;
         self
     }
 }

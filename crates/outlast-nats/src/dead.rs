@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_nats::{HeaderMap, HeaderName, Message};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use outlast_core::broker::{BrokerError, Delivered, Published, Why};
+use outlast_core::broker::{BrokerError, Delivered, Published, Subscription, Why};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -119,6 +119,7 @@ pub(crate) async fn read(
         link: Arc::clone(link),
         api: api.clone(),
         stream: dead_stream.to_owned(),
+        wanted: Subscription::new(&*name, dead_stream),
         consumer: name,
         dead: Dead::new(dead_stream, "", u32::MAX),
         pending: usize::MAX,

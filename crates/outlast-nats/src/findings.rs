@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::{
     api::{Consumer, Stream, nanos},
     dead::ADVISORY,
+    order,
 };
 use Severity::{Bad, Good, Warning};
 
@@ -248,6 +249,9 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
         ),
         "it says so once, to who listens then; ours counts itself: nats consumer edit NAME --max-deliver=-1",
     );
+    if let Err((found, advice)) = order::keeps(wanted, config) {
+        judged.wrong(Bad, true, found, advice);
+    }
     judged.wrong(
         Warning,
         config.deliver_policy != "all",
@@ -261,12 +265,6 @@ pub(crate) fn consumer(wanted: &Subscription, stream: &str, consumer: &Consumer)
         "a restart forgets what was acked",
     );
     let pending = config.max_ack_pending;
-    judged.wrong(
-        Bad,
-        wanted.ordered && pending != 1,
-        format!("up to {pending} unsettled at once"),
-        "order is kept only one after another: nats consumer edit NAME --max-pending 1",
-    );
     judged.wrong(
         Warning,
         !wanted.ordered && (1..PENDING).contains(&pending),
@@ -426,7 +424,13 @@ mod tests {
             let found = consumer(&wanted, "s", &one);
             assert_eq!(worst(&found), severity, "{n}: {found:?}");
         }
+        // Of what is in order nothing overtakes.
         wanted.ordered = true;
         assert_eq!(worst(&consumer(&wanted, "s", &good)), Bad);
+        let mut one_by_one = good.clone();
+        one_by_one.config.max_ack_pending = 1;
+        assert_eq!(worst(&consumer(&wanted, "s", &one_by_one)), Good);
+        one_by_one.config.max_deliver = 5;
+        assert_eq!(worst(&consumer(&wanted, "s", &one_by_one)), Bad);
     }
 }

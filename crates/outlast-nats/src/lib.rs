@@ -30,6 +30,7 @@ mod link;
 mod message;
 mod monitor;
 mod names;
+mod order;
 mod publish;
 mod receive;
 mod settings;
@@ -121,6 +122,7 @@ impl Broker for Nats {
         Limits::new(MESSAGES, BYTES.max(message), message)
             .with_ordered_batches()
             .with_beside(beside)
+            .with_one_by_one()
     }
 
     fn validate(&self, message: &Message) -> Result<(), String> {
@@ -162,6 +164,7 @@ impl Broker for Nats {
                 let what = format!("there is no consumer {consumer} on the stream {stream}");
                 return Err(BrokerError::new(Why::Missing, what));
             };
+            order::check(subscription, &consumer, &there.config)?;
             // What is not positive is no limit.
             let pending = usize::try_from(there.config.max_ack_pending).unwrap_or(usize::MAX);
             let dead = Dead::new(&stream, &consumer, self.settings.deliveries);
@@ -171,6 +174,7 @@ impl Broker for Nats {
                 stream,
                 consumer,
                 dead,
+                wanted: subscription.clone(),
                 pending: if pending == 0 { usize::MAX } else { pending },
             };
             Ok(Box::new(reading) as Box<dyn Subscribed>)

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
-use outlast_core::broker::{BoxFuture, BrokerError, Delivered, Subscribed, Why};
+use outlast_core::broker::{BoxFuture, BrokerError, Delivered, Subscribed, Subscription, Why};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
@@ -15,6 +15,7 @@ use crate::{
     api::{Api, nanos},
     dead::Dead,
     link::Link,
+    order,
     settle::{Place, delivered},
 };
 
@@ -32,6 +33,7 @@ pub(crate) struct Reading {
     pub(crate) stream: String,
     pub(crate) consumer: String,
     pub(crate) dead: Dead,
+    pub(crate) wanted: Subscription,
     /// The most that can be unsettled.
     pub(crate) pending: usize,
 }
@@ -61,7 +63,8 @@ impl Reading {
             let (came, end) = self.request(most, Wait::ForTheFirst, by).await?;
             let mut kept = Vec::with_capacity(came.len());
             for (message, place) in came {
-                if self.dead.is_over(place.number) {
+                // Of a key in order nothing may go on without it: what is put aside would be overtaken.
+                if self.dead.is_over(place.number) && !self.wanted.ordered {
                     self.dead.put_aside(&self.link, message, place).await;
                 } else {
                     kept.push(delivered(&self.link, message, place));
@@ -111,6 +114,11 @@ impl Reading {
         let rest = by.saturating_duration_since(Instant::now());
         let body = match wait {
             Wait::No => json!({ "batch": most, "no_wait": true }),
+            // One at a time: the server has it ready when the one before is settled, and would else say "not now" until then.
+            Wait::ForTheFirst if self.wanted.ordered => json!({
+                "batch": 1,
+                "expires": nanos(rest.max(Duration::from_millis(1))),
+            }),
             // Both together: at once what is there, else the first that comes.
             Wait::ForTheFirst => json!({
                 "batch": most,
@@ -223,10 +231,11 @@ impl Subscribed for Reading {
                 .api
                 .consumer(&self.link, &self.stream, &self.consumer, by)
                 .await?;
-            found.map(drop).ok_or_else(|| {
+            let found = found.ok_or_else(|| {
                 let what = format!("there is no consumer {} on {}", self.consumer, self.stream);
                 BrokerError::new(Why::Missing, what)
-            })
+            })?;
+            order::check(&self.wanted, &self.consumer, &found.config)
         })
     }
 

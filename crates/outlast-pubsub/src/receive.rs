@@ -46,6 +46,8 @@ const DEAD_COUNT: &str = "CloudPubSubDeadLetterSourceDeliveryCount";
 pub(crate) struct Receiver {
     server: Arc<Server>,
     name: String,
+    /// Whether the order of keys is asked for.
+    ordered: bool,
     settler: Settler,
     asks: mpsc::Sender<Ask>,
 }
@@ -66,26 +68,30 @@ pub(crate) async fn subscribe(
 ) -> Result<Receiver, BrokerError> {
     let topic = name::whole(What::Topic, &server.options.project, &subscription.topic);
     let topic = topic.map_err(wrong)?;
-    let (stream, reads) = open(server, &subscription.name, subscription.ack_within, until).await?;
-    if reads != topic {
-        let name = &stream.name;
+    let (mut stream, found) =
+        open(server, &subscription.name, subscription.ack_within, until).await?;
+    if found.topic != topic {
+        let (name, reads) = (&stream.name, found.topic);
         return Err(wrong(format!(
             "the subscription {name} reads {reads}, not {topic}"
         )));
     }
+    stream.ordered = subscription.ordered;
+    stream.in_order(&found)?;
     Ok(stream)
 }
 
-/// A subscription, and the topic that it reads.
+/// A subscription, and what the server says of it.
 async fn open(
     server: &Arc<Server>,
     name: &str,
     ack_within: Duration,
     until: Instant,
-) -> Result<(Receiver, String), BrokerError> {
+) -> Result<(Receiver, wire::Subscription), BrokerError> {
     let name = name::whole(What::Subscription, &server.options.project, name).map_err(wrong)?;
     let found = look(server, &name, until).await?;
-    let settler = Settler::start(Arc::clone(server), name.clone(), found.exactly_once);
+    let (once, ordered) = (found.exactly_once, found.ordered);
+    let settler = Settler::start(Arc::clone(server), name.clone(), once, ordered);
     let deadline = Duration::from_secs(u64::try_from(found.ack_deadline_seconds).unwrap_or(0));
     let (asks, waiting) = mpsc::channel(1);
     let puller = Puller {
@@ -99,10 +105,24 @@ async fn open(
     let stream = Receiver {
         server,
         name,
+        ordered: false,
         settler,
         asks,
     };
-    Ok((stream, found.topic))
+    Ok((stream, found))
+}
+
+impl Receiver {
+    /// Refuses what does not keep the order that is asked for.
+    fn in_order(&self, found: &wire::Subscription) -> Result<(), BrokerError> {
+        if self.ordered && !found.ordered {
+            let name = &self.name;
+            return Err(wrong(format!(
+                "the subscription {name} does not keep the order of keys, which cannot be switched on later: make a new one"
+            )));
+        }
+        Ok(())
+    }
 }
 
 fn wrong(why: String) -> BrokerError {
@@ -193,7 +213,8 @@ impl Subscribed for Receiver {
     fn health(&mut self, within: Duration) -> BoxFuture<'_, Result<(), BrokerError>> {
         Box::pin(async move {
             let until = Instant::now() + within;
-            look(&self.server, &self.name, until).await.map(drop)
+            let found = look(&self.server, &self.name, until).await?;
+            self.in_order(&found)
         })
     }
 

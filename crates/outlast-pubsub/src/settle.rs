@@ -44,11 +44,21 @@ struct Order {
 #[derive(Clone)]
 pub(crate) struct Settler {
     orders: mpsc::Sender<Order>,
+    /// Given back, it is nobody's for so long at least.
+    least: i32,
 }
 
 impl Settler {
     /// It works as long as there is a clone of it.
-    pub(crate) fn start(server: Arc<Server>, subscription: String, exactly_once: bool) -> Self {
+    ///
+    /// In order nothing is given back at once: what is nacked is not out any more, and while it waits to be delivered again the
+    /// emulator delivers what follows it. What is given another time to settle stays out until that is over.
+    pub(crate) fn start(
+        server: Arc<Server>,
+        subscription: String,
+        exactly_once: bool,
+        ordered: bool,
+    ) -> Self {
         let (orders, mut waiting) = mpsc::channel(AT_ONCE);
         let desk = Desk {
             server,
@@ -76,12 +86,15 @@ impl Settler {
                 .await;
             }
         });
-        Self { orders }
+        Self {
+            orders,
+            least: i32::from(ordered),
+        }
     }
 
     /// Gives them back: others get them after this time.
     pub(crate) async fn postpone(&self, ack_ids: Vec<String>, by: Duration) {
-        let what = What::Deadline(seconds(by));
+        let what = What::Deadline(seconds(by).max(self.least));
         join_all(ack_ids.into_iter().map(|id| self.order(what, id))).await;
     }
 
@@ -198,7 +211,7 @@ impl Settle for Open {
     /// Pub/Sub waits at most ten minutes.
     fn release(self: Box<Self>, after: Duration) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let later = What::Deadline(seconds(after));
+            let later = What::Deadline(seconds(after).max(self.settler.least));
             self.settler.order(later, self.ack_id).await;
         })
     }

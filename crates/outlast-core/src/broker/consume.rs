@@ -16,7 +16,7 @@ pub struct Subscription {
     pub topic: String,
     /// How long a delivery is ours before the broker gives it to another.
     pub ack_within: Duration,
-    /// Keeps the order of each key, where the broker can.
+    /// Keeps the order of each key: nothing of it is out while an earlier message of it is. A broker that cannot is not read.
     pub ordered: bool,
     /// How long the broker should keep at least what is not settled: as long as the log keeps events, so that what a longer
     /// outage has cost can be published again. Only looked at.
@@ -50,7 +50,7 @@ pub trait Subscribed: Send {
         within: Duration,
     ) -> BoxFuture<'_, Result<Vec<Delivered>, BrokerError>>;
 
-    /// Whether the stream still lives, asked of the server: a silent one proves nothing.
+    /// Whether the stream still lives and keeps the order that was asked for, asked of the server: a silent one proves nothing.
     ///
     /// # Errors
     /// Why it does not.

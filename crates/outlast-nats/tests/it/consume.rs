@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::{PATIENCE, nats, scene};
+use crate::{PATIENCE, nats, scene_in_order};
 
 #[derive(Serialize, Deserialize)]
 struct Booked {
@@ -52,7 +52,7 @@ async fn two_workers_of_one_subscription_do_each_event_once_and_each_key_in_its_
         pg::outlast().await,
     );
     let broker = nats(&server).await;
-    let subscription = scene(&broker, "bookings").await;
+    let subscription = scene_in_order(&broker, "bookings").await;
     let done = Done::default();
     let (stop, stopped) = watch::channel(false);
     let mut workers = Vec::new();

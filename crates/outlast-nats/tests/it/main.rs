@@ -4,6 +4,7 @@ mod cluster;
 mod conformance;
 mod consume;
 mod dead;
+mod order;
 mod server;
 mod way;
 
@@ -45,7 +46,18 @@ async fn ensure(nats: &Nats, topology: &Topology, how: Ensure) -> Vec<Finding> {
 
 /// A topic and a subscription of it.
 async fn scene(nats: &Nats, topic: &str) -> Subscription {
-    let subscription = Subscription::new("reader", topic);
+    scene_of(nats, Subscription::new("reader", topic)).await
+}
+
+/// A topic and a subscription of it whose keys come in order.
+async fn scene_in_order(nats: &Nats, topic: &str) -> Subscription {
+    let mut subscription = Subscription::new("reader", topic);
+    subscription.ordered = true;
+    scene_of(nats, subscription).await
+}
+
+async fn scene_of(nats: &Nats, subscription: Subscription) -> Subscription {
+    let topic = &*subscription.topic;
     for wanted in [
         Topology::topic(topic, true),
         Topology::Subscription(subscription.clone()),

@@ -116,6 +116,8 @@ cases! {
     Nothing: receive::what_is_extended_stays_ours_and_acked_never_comes_again,
     Nothing: receive::two_subscribers_share_the_work,
     Nothing: receive::after_a_drain_what_was_given_can_be_settled_and_the_rest_goes_to_others,
+    Nothing: receive::of_a_key_in_order_nothing_is_given_while_an_earlier_one_is_out,
+    Nothing: receive::what_keeps_no_order_is_not_read_as_if_it_did,
     Dead: receive::what_was_given_up_on_is_found_dead_with_its_envelope,
     Nothing: topology::what_is_missing_is_told_and_then_made,
     Nothing: topology::what_somebody_else_made_with_other_settings_is_found_and_not_changed,

@@ -113,6 +113,21 @@ impl Memory {
         self
     }
 
+    /// Says that it keeps the order of keys, and gives what follows of a key to whoever asks while an earlier one is out.
+    #[must_use]
+    pub fn without_order(self) -> Self {
+        self.lock().orderly = false;
+        self
+    }
+
+    /// Gives out one message of an ordered subscription at a time, whatever its key, as NATS does.
+    #[must_use]
+    pub fn one_by_one(mut self) -> Self {
+        self.lock().one_by_one = true;
+        self.limits = self.limits.with_one_by_one();
+        self
+    }
+
     /// Gives up on a message after so many deliveries.
     #[must_use]
     pub fn with_deliveries(self, most: u32) -> Self {
@@ -187,6 +202,11 @@ impl Memory {
     /// What each call to publish was asked for, in the order in which they came.
     pub fn calls(&self) -> Vec<Vec<Message>> {
         self.lock().calls.clone()
+    }
+
+    /// How often somebody wanted to read a subscription in order that keeps none.
+    pub fn refused(&self) -> usize {
+        self.lock().refused
     }
 
     /// How many messages of a subscription are neither settled nor given up on.
@@ -414,7 +434,7 @@ impl Broker for Memory {
     ) -> BoxFuture<'a, Result<Box<dyn Subscribed>, BrokerError>> {
         Box::pin(async move {
             self.reachable(within).await?;
-            self.lock().reader(subscription)?;
+            self.lock().readable(subscription)?;
             Ok(receive::subscribed(self.clone(), subscription.clone()))
         })
     }

@@ -113,6 +113,10 @@ async fn serve(
             Err(error) => error,
         };
         failures = failures.saturating_add(1);
+        if failures == 1 && broken.why == Why::Configuration {
+            // What somebody has to change: nothing is read until then.
+            tracing::error!(error = %broken, consumer = %consumer, broker = source.broker.kind(), "the subscription is not read as it is");
+        }
         let pause = AGAIN.pause(failures, fastrand::f64()).max(LOOK / 20);
         told!(failures, error = %broken, consumer = %consumer, broker = source.broker.kind(), retry_ms = pause.as_millis() as u64, "the stream from the broker broke");
         tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use outlast_core::broker::{Acked, Delivered, Message, Subscribed, Subscription};
+use outlast_core::broker::{Acked, Delivered, Message, Subscribed, Subscription, Topology, Why};
 use tokio::time::{Instant, timeout};
 
 use super::stage::{GRACE, PATIENCE, Stage, message, messages, read, settle, take};
@@ -188,6 +188,56 @@ pub(super) async fn after_a_drain_what_was_given_can_be_settled_and_the_rest_goe
     }
     rest.insert(ours.envelope.id);
     assert_eq!(rest, sent.iter().map(|one| one.envelope.id).collect());
+}
+
+/// An ordered subscription of a topic.
+async fn in_order(stage: &Stage) -> Subscription {
+    let topic = stage.topic("a").await;
+    let mut subscription = Subscription::new(format!("{topic}-reader"), &topic);
+    subscription.ordered = true;
+    stage
+        .create(&Topology::Subscription(subscription.clone()))
+        .await;
+    subscription
+}
+
+pub(super) async fn of_a_key_in_order_nothing_is_given_while_an_earlier_one_is_out(stage: &Stage) {
+    let subscription = in_order(stage).await;
+    let sent = messages(&subscription.topic, Some("a"), 3);
+    stage.confirmed(&sent).await;
+    let (mut one, mut two) = (
+        stage.subscribe(&subscription).await,
+        other(stage, &subscription).await,
+    );
+    let first = take_all(stage, &mut *one, 1).await.remove(0);
+    assert_eq!(read(&first).envelope.id, sent[0].envelope.id);
+    let theirs = take(&mut *two, 10, MOMENT).await;
+    assert!(theirs.is_empty(), "the first is out: {theirs:?}");
+    // Given back it comes again, before the others; and so on, in turns, each when the one before is settled.
+    first.settle.release(Duration::ZERO).await;
+    for (n, sent) in sent.iter().enumerate() {
+        let (reader, idle) = match n % 2 {
+            0 => (&mut two, &mut one),
+            _ => (&mut one, &mut two),
+        };
+        let next = take_all(stage, &mut **reader, 1).await.remove(0);
+        assert_eq!(read(&next).envelope.id, sent.envelope.id, "the {n}th");
+        let beside = take(&mut **idle, 10, MOMENT).await;
+        assert!(beside.is_empty(), "the {n}th is out: {beside:?}");
+        settle(next).await;
+    }
+}
+
+pub(super) async fn what_keeps_no_order_is_not_read_as_if_it_did(stage: &Stage) {
+    let topic = stage.topic("a").await;
+    let mut subscription = stage.subscription(&topic).await;
+    stage.subscribe(&subscription).await.drain(PATIENCE).await;
+    subscription.ordered = true;
+    for broker in [&stage.broker, &stage.other] {
+        let read = broker.subscribe(&subscription, PATIENCE).await;
+        let refused = read.err().expect("it keeps no order");
+        assert_eq!(refused.why, Why::Configuration, "{refused}");
+    }
 }
 
 pub(super) async fn what_was_given_up_on_is_found_dead_with_its_envelope(stage: &Stage) {

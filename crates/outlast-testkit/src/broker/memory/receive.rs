@@ -53,7 +53,7 @@ impl Subscribed for Reading {
     fn health(&mut self, within: Duration) -> BoxFuture<'_, Result<(), BrokerError>> {
         Box::pin(async move {
             self.broker.reachable(within).await?;
-            self.broker.lock().reader(&self.subscription).map(drop)
+            self.broker.lock().readable(&self.subscription)
         })
     }
 

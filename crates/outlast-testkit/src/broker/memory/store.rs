@@ -19,6 +19,9 @@ pub(super) struct Store {
     pub(super) meanwhile: Option<Fault>,
     pub(super) link: Link,
     pub(super) dedup: bool,
+    pub(super) orderly: bool,
+    pub(super) one_by_one: bool,
+    pub(super) refused: usize,
     pub(super) max_deliveries: u32,
     pub(super) journal: Vec<Message>,
     pub(super) calls: Vec<Vec<Message>>,
@@ -85,6 +88,9 @@ impl Store {
             meanwhile: None,
             link: Link::Up,
             dedup: true,
+            orderly: true,
+            one_by_one: false,
+            refused: 0,
             max_deliveries: 5,
             journal: Vec::new(),
             calls: Vec::new(),
@@ -228,6 +234,16 @@ impl Store {
         })
     }
 
+    /// Whether it is there, and keeps the order that is asked for.
+    pub(super) fn readable(&mut self, wanted: &Subscription) -> Result<(), BrokerError> {
+        if self.reader(wanted)?.wanted.ordered < wanted.ordered {
+            self.refused += 1;
+            let what = format!("the subscription {} keeps no order", wanted.name);
+            return Err(BrokerError::new(Why::Configuration, what));
+        }
+        Ok(())
+    }
+
     /// Gives out what is due. Else when something will be, if that is known.
     pub(super) fn give(
         &mut self,
@@ -235,7 +251,8 @@ impl Store {
         most: usize,
     ) -> Result<(Vec<Given>, Option<Instant>), BrokerError> {
         self.bury(wanted)?;
-        let (mut tag, now) = (self.tag, Instant::now());
+        let (mut tag, now, orderly) = (self.tag, Instant::now(), self.orderly);
+        let one_by_one = self.one_by_one;
         let reader = self.reader(wanted)?;
         let (mut given, mut next) = (Vec::new(), None::<Instant>);
         let mut held = HashSet::new();
@@ -244,14 +261,18 @@ impl Store {
                 break;
             }
             let key = pending.message.ordering_key.clone();
-            let key = key.filter(|_| reader.wanted.ordered);
+            let key = key.filter(|_| reader.wanted.ordered && orderly);
             if key.as_ref().is_some_and(|key| held.contains(key)) {
                 continue;
             }
             held.extend(key);
             let (State::Waiting(due) | State::Out(_, due)) = pending.state;
+            let last = one_by_one && reader.wanted.ordered;
             if due > now {
                 next = Some(next.map_or(due, |next| next.min(due)));
+                if last {
+                    break;
+                }
                 continue;
             }
             tag += 1;
@@ -263,6 +284,9 @@ impl Store {
                 number: pending.number,
                 tag,
             });
+            if last {
+                break;
+            }
         }
         self.tag = tag;
         Ok((given, next))

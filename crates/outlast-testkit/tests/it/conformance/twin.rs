@@ -55,10 +55,14 @@ pub(crate) enum Lie {
     BuriesNobody,
     /// Answers late when there is nothing.
     WakesLate,
+    /// Gives to another what follows of a key.
+    Overtakes,
+    /// Reads as ordered what is not.
+    PromisesOrder,
 }
 
 /// Each with the case that has to find it out.
-pub(crate) const LIES: [(Lie, &str); 22] = [
+pub(crate) const LIES: [(Lie, &str); 24] = [
     (
         Lie::ConfirmsWithoutStoring,
         "what_is_confirmed_arrives_with_the_same_attributes_and_bytes",
@@ -140,6 +144,14 @@ pub(crate) const LIES: [(Lie, &str); 22] = [
     (
         Lie::WakesLate,
         "next_waits_as_long_as_told_and_wakes_for_the_first_message",
+    ),
+    (
+        Lie::Overtakes,
+        "of_a_key_in_order_nothing_is_given_while_an_earlier_one_is_out",
+    ),
+    (
+        Lie::PromisesOrder,
+        "what_keeps_no_order_is_not_read_as_if_it_did",
     ),
 ];
 
@@ -255,6 +267,13 @@ impl Broker for Twin {
                     self.truth.ensure(topology, how, within).await?;
                     Ok(vec![Finding::new(Severity::Good, "all", "good", "")])
                 }
+                Lie::Overtakes => {
+                    let mut topology = topology.clone();
+                    if let Topology::Subscription(subscription) = &mut topology {
+                        subscription.ordered = false;
+                    }
+                    self.truth.ensure(&topology, how, within).await
+                }
                 Lie::MakesWhatItSees => self.truth.ensure(topology, Ensure::Create, within).await,
                 _ => self.truth.ensure(topology, how, within).await,
             }
@@ -267,7 +286,11 @@ impl Broker for Twin {
         within: Duration,
     ) -> BoxFuture<'a, Result<Box<dyn Subscribed>, BrokerError>> {
         Box::pin(async move {
-            let truth = self.truth.subscribe(subscription, within).await?;
+            let mut subscription = subscription.clone();
+            if matches!(self.lie, Lie::Overtakes | Lie::PromisesOrder) {
+                subscription.ordered = false;
+            }
+            let truth = self.truth.subscribe(&subscription, within).await?;
             let reading = Reading {
                 truth,
                 lie: self.lie,
