@@ -234,6 +234,10 @@ begin
                   else jsonb_build_array(e.tenant, e.key)::text end as lot
       from outlast._copies(envelopes, null) e
       order by e.event_id, e.lane
+    ), placed as materialized (
+      -- Numbers are drawn in the order of the call: what tells no place keeps the order in which it came.
+      select g.*, case when (c).ordered and g.key is not null then coalesce(g.log_id, nextval('outlast._arrival')) end as place
+      from given g order by g.lane
     ), tokens as materialized (
       select g.lot, gen_random_uuid() as token from (select distinct lot from given) g
     )
@@ -243,9 +247,8 @@ begin
                                      where y.consumer = (c).id and outlast._matches(g.type, y.type)) then null
                     else 'other' end,
                null, 0, false, case when outlast._is_foreign(g.event_id, g.emitted_at, at) then g.emitted_at end,
-               g.tenant, case when (c).ordered then g.key end,
-               case when (c).ordered and g.key is not null then coalesce(g.log_id, nextval('outlast._arrival')) end)::outlast._arrived
-    from given g join tokens t on t.lot = g.lot
+               g.tenant, case when (c).ordered then g.key end, g.place)::outlast._arrived
+    from placed g join tokens t on t.lot = g.lot
     order by g.event_id);
 end $$;
 

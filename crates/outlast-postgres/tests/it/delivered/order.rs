@@ -198,3 +198,20 @@ async fn events_that_tell_no_place_keep_the_order_in_which_they_came() {
     }
     dock.must_be_empty().await;
 }
+
+/// In one call too, whatever their ids are.
+#[tokio::test]
+async fn events_that_tell_no_place_and_come_together_run_in_the_order_in_which_they_came() {
+    let dock = Dock::ordered().await;
+    let plain = |n: u128| {
+        let mut e = super::envelope(Uuid::from_u128(0x4000 << 64 | 0x8000 << 48 | n));
+        e.key = Some("k".into());
+        super::claimed(e)
+    };
+    let came = [plain(3), plain(1), plain(2)];
+    let judged = dock.deliver(&dock.one, &came.each_ref()).await;
+    let run: Vec<_> = judged.iter().map(|one| one.event_id).collect();
+    assert_eq!(run, ids(&came));
+    token(&judged, &came[0]);
+    dock.must_be_sound().await;
+}
