@@ -266,6 +266,11 @@ pub(crate) struct Provider {
 /// Handles one event, or one job, at a time.
 pub(crate) trait One<S>: Send + Sync {
     fn start(self: Arc<Self>, context: Context, state: S, delivery: Delivery) -> JoinHandle<End>;
+
+    /// Whether somebody outside of this process may record how an event ended, also that it failed.
+    fn is_outside(&self) -> bool {
+        false
+    }
 }
 
 /// Handles many events in one transaction; also one, when a batch failed and is run again event by event.
@@ -320,6 +325,11 @@ pub(crate) struct Handler<S> {
 }
 
 impl<S> Handler<S> {
+    /// Whether somebody outside of this process may record how an event ended, also that it failed.
+    pub(crate) fn is_outside(&self) -> bool {
+        matches!(&self.form, Form::Effect(one) if one.is_outside())
+    }
+
     /// The pool that it writes through, if it has one.
     pub(crate) fn probe(&self) -> Option<&Arc<dyn Probe>> {
         match &self.form {

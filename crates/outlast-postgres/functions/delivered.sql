@@ -102,11 +102,13 @@ end $$;
 -- What becomes of what a broker has delivered, one row an event. `run`: it is ours, under this token. `done`, `parked` and
 -- `kept`: it is completed, or the retry owns it, from now on in the last case. `other`: not this consumer's. Those may be acked. `defer` and `paused`: not
 -- now, deliver it again after so long; they are never settled. Of an ordered consumer a token holds one key. Commits at
--- once, durably. `dead`: why the broker gave up on them: what is not completed is put before a person.
+-- once, durably. `dead`: why the broker gave up on them: what is not completed is put before a person. `keep`: what is to
+-- run is taken over whole in the same commit, so that it may be acked before it runs; if its owner is lost, the retry has it.
 -- from: batch; to: retry, quarantined, behind.
 create or replace function outlast._claim_delivered(
   consumer int, envelopes jsonb, payloads bytea[], lease_ms int,
-  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null, dead text default null)
+  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null, dead text default null,
+  keep boolean default false)
 returns table (token uuid, event_id uuid, verdict text, wait_ms int, attempt int, reclaims int)
 language plpgsql volatile
 set jit = off
@@ -136,8 +138,9 @@ begin
 
   -- The leases first. Whoever is taking the same event at this moment is waited for: his claim is short.
   with put as (
-    insert into outlast._delivered as d (consumer, event_id, token, foreign_at, tenant, key, log_id, since)
-    select c.id, x.event_id, x.token, x.foreign_at, case when x.key is not null then x.tenant end, x.key, x.log_id, at
+    insert into outlast._delivered as d (consumer, event_id, token, foreign_at, tenant, key, log_id, since, envelope, payload)
+    select c.id, x.event_id, x.token, x.foreign_at, case when x.key is not null then x.tenant end, x.key, x.log_id, at,
+           case when keep then envelopes -> (x.n - 1) end, case when keep then payloads[x.n] end
     from unnest(a) x where x.verdict is null order by x.event_id
     on conflict do nothing
     returning d.event_id
@@ -158,7 +161,8 @@ begin
         and d.event_id in (select x.event_id from unnest(a) x where x.verdict is null and x.event_id <> all (taken))
       order by d.event_id for update skip locked
     ), mine as (
-      update outlast._delivered d set token = x.token, since = at
+      update outlast._delivered d set token = x.token, since = at,
+        envelope = case when keep then envelopes -> (x.n - 1) end, payload = case when keep then payloads[x.n] end
       from free f join unnest(a) x on x.event_id = f.event_id
       where d.consumer = c.id and d.event_id = f.event_id
       returning d.event_id
@@ -181,7 +185,9 @@ begin
                case when x.verdict is not null then x.verdict
                     when x.event_id = any (done) then 'done'
                     when x.event_id = any (parked) then 'parked'
-                    when x.event_id <> all (taken) then 'defer'
+                    when x.event_id <> all (taken) then case when exists (
+                        select from outlast._delivered d
+                        where d.consumer = c.id and d.event_id = x.event_id and d.envelope is not null) then 'parked' else 'defer' end
                     when outlast._is_too_old(c.id, x.event_id, x.foreign_at, at) then 'too-old'
                     when x.suspect then 'crashed'
                     when dead is not null then 'dead-letter'
@@ -299,7 +305,7 @@ declare
   n int;
 begin
   for x in
-    select y.* from unnest(a) y where y.verdict in ('too-old', 'crashed', 'dead-letter', 'behind')
+    select y.* from unnest(a) y where y.verdict in ('too-old', 'crashed', 'dead-letter', 'behind', 'lost')
     order by y.tenant, y.key, y.log_id, y.n
   loop
     select e.* into strict copy from outlast._copies(envelopes, payloads) e where e.lane = x.n;
@@ -312,9 +318,11 @@ begin
       copy.schema_version, copy.emitted_at, copy.aggregate_version, copy.key_seq, copy.correlation_id, copy.causation_id, copy.type,
       copy.tenant, copy.key, copy.source, copy.subject, copy.actor, copy.traceparent, copy.content_type, copy.codec_key, copy.headers,
       copy.payload, x.foreign_at is not null
-    from (select case x.verdict when 'behind' then 'behind' when 'crashed' then 'retry' else 'quarantined' end as state,
-                 x.verdict as class,
+    from (select case x.verdict when 'behind' then 'behind' when 'crashed' then 'retry' when 'lost' then 'retry'
+                   else 'quarantined' end as state,
+                 case x.verdict when 'lost' then 'retry' else x.verdict end as class,
                  case x.verdict when 'behind' then 'an earlier event of its key is not done'
+                   when 'lost' then 'its worker ended before it was done'
                    when 'crashed' then 'the worker died while this event ran'
                    when 'too-old' then 'it may have been completed: the proof of that is older than retention.inbox and gone'
                    else outlast._clean(dead) end as reason) s

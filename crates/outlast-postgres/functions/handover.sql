@@ -168,8 +168,37 @@ begin
   return true;
 end $$;
 
+-- Gives to the retry what was taken over whole and is not done, because the broker does not deliver it again: who leads his key
+-- is due at once, others of it wait behind him. Uncharged: who kills his worker is found out by the retry.
+-- from: batch; to: retry, behind.
+create or replace function outlast._park_kept(consumer int, ids uuid[]) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  c outlast._consumer;
+  a outlast._arrived[];
+  envelopes jsonb;
+  payloads bytea[];
+begin
+  select array_agg(row(k.n, k.event_id, k.token, case when k.leads then 'lost' else 'behind' end, null, k.lapses, k.suspect,
+                       k.foreign_at, k.tenant, k.key, k.log_id)::outlast._arrived order by k.n),
+         jsonb_agg(k.envelope order by k.n), array_agg(k.payload order by k.n)
+  into a, envelopes, payloads
+  from (
+    select d.*, (row_number() over (order by d.log_id, d.event_id))::int as n,
+           d.key is null or exists (
+             select from outlast._parked_key p
+             where p.consumer = d.consumer and p.tenant = d.tenant and p.key = d.key and p.leader = d.event_id) as leads
+    from outlast._delivered d
+    where d.consumer = _park_kept.consumer and d.event_id = any (ids) and d.envelope is not null) k;
+  if a is null then return; end if;
+  select * into strict c from outlast._consumer x where x.id = _park_kept.consumer;
+  perform outlast._park_arrived(c, a, envelopes, payloads, null);
+end $$;
+
 -- The end of what was delivered under a lease that this transaction has taken. Answers how many events are neither sealed nor
--- parked. Those of a lost owner stay known: which of them had started, how often that happened. So does what holds a key:
+-- parked. What was taken over whole is parked then. Those of a lost owner stay known: which of them had started, how often that happened. So does what holds a key:
 -- nothing later of it may run before.
 create or replace function outlast._end_delivered(l outlast._lease, lost boolean) returns int
 language plpgsql volatile
@@ -211,8 +240,9 @@ begin
       perform outlast._release(k.consumer, k.leader);
     end if;
   end loop;
+  perform outlast._park_kept((l).consumer, rest);
   update outlast._delivered d set token = null, since = outlast.clock()
-  where d.token = (l).token and d.event_id = any (rest) and (lost or d.key is not null);
+  where d.token = (l).token and d.event_id = any (rest) and d.envelope is null and (lost or d.key is not null);
   delete from outlast._delivered d where d.token = (l).token;
   delete from outlast._started s where s.token = (l).token;
   return cardinality(rest);

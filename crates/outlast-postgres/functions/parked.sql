@@ -204,6 +204,8 @@ as $$
 declare
   l outlast._lease;
   txt text := outlast._clean(reason);
+  envelopes jsonb;
+  payloads bytea[];
 begin
   perform outlast._check_class(_fail.id, _fail.class);
   l := outlast._prove(_fail.token);
@@ -216,6 +218,18 @@ begin
     end if;
   elsif l.room = 'job' then
     return outlast._fail_job(l, _fail.id, _fail.class, txt, after_ms, charged, attempts, first_ms, most_ms);
+  elsif l.room = 'delivered' then
+    -- By the copy that was taken over with it, and those of its key behind it. Without one only its worker can.
+    select jsonb_agg(d.envelope order by d.event_id <> e.event_id, d.log_id), array_agg(d.payload order by d.event_id <> e.event_id, d.log_id)
+    into envelopes, payloads
+    from outlast._delivered e
+    join outlast._delivered d on d.token = e.token
+      and (d.event_id = e.event_id or (d.tenant, d.key) = (e.tenant, e.key) and d.log_id > e.log_id)
+    where e.consumer = l.consumer and e.event_id = _fail.id and e.token = l.token and e.envelope is not null;
+    if envelopes is null then
+      raise exception 'event % is not in the claim %, or only its worker has it', _fail.id, _fail.token using errcode = 'OL003';
+    end if;
+    l := outlast._hand_over(_fail.token, envelopes, payloads, 'retry', _fail.class, txt);
   elsif l.room <> 'parked' or l.event_id <> _fail.id then
     raise exception 'event % is not in the claim %', _fail.id, _fail.token using errcode = 'OL003';
   end if;

@@ -202,6 +202,9 @@ begin
   delete from outlast._started;
   delete from outlast._flush;
   update outlast._parked p set token = null where p.token is not null;
+  perform outlast._park_kept(d.consumer, array_agg(d.event_id))
+  from outlast._delivered d where d.envelope is not null group by d.consumer;
+  delete from outlast._delivered d where d.envelope is not null;
   update outlast._delivered d set token = null, since = outlast.clock() where d.token is not null;
   -- The clock of the new server may be behind: no leaf is left out on account of a time of the old one.
   update outlast._batch x

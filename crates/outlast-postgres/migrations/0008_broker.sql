@@ -26,8 +26,12 @@ create table outlast._delivered (
   key             text,
   log_id          bigint,
   since           timestamptz not null,
+  envelope        jsonb,                       -- taken over whole, with its payload: the broker does not have it any more
+  payload         bytea,
   primary key (consumer, event_id),
-  check (key is null or tenant is not null and log_id is not null)
+  check (key is null or tenant is not null and log_id is not null),
+  check ((envelope is null) = (payload is null)),
+  check (envelope is null or token is not null)
 );
 create index _delivered_token on outlast._delivered (token) where token is not null;
 create index _delivered_lost on outlast._delivered (since) where token is null;

@@ -16,6 +16,10 @@ use super::{About, Context, Delivery, End, One, SealState, around::run, effect::
 pub(crate) struct EndpointHandler(pub(crate) Arc<dyn Endpoint>);
 
 impl<S: Send + 'static> One<S> for EndpointHandler {
+    fn is_outside(&self) -> bool {
+        true
+    }
+
     fn start(self: Arc<Self>, context: Context, _: S, delivery: Delivery) -> JoinHandle<End> {
         tokio::spawn(async move {
             let about = About::new(&context, &delivery, 1);

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     crash::{self, Point},
-    handler::Form,
+    handler::{Form, Handler},
 };
 
 pub use dead::{Imported, import_dead};
@@ -96,6 +96,10 @@ struct Work<S> {
     size: Option<Size>,
     batches: JoinSet<Ended>,
     retries: JoinSet<Ended>,
+    /// What comes is taken over whole and acked before it runs, because the broker gives nothing else out meanwhile.
+    takes_over: bool,
+    /// What is to run is stored whole with its claim: so that it can be acked, or be failed by somebody outside.
+    keeps: bool,
     /// What has come and is not judged.
     arrived: Vec<Delivered>,
     sweep_at: Instant,
@@ -127,11 +131,15 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             .registry
             .handlers()
             .any(|handler| matches!(handler.form, Form::Batch(..)));
+        let takes_over = consumer.context.ordered && deliveries.source().broker.limits().one_by_one;
+        let outside = consumer.registry.handlers().any(Handler::is_outside);
         Self {
             slots: Arc::new(Semaphore::new(consumer.concurrency)),
             size: many.then(|| Size::new(consumer.settings.batch_rows)),
             batches: JoinSet::new(),
             retries: JoinSet::new(),
+            takes_over,
+            keeps: takes_over || outside,
             arrived: Vec::new(),
             sweep_at: now,
             parked_at: Some(now),
@@ -172,7 +180,11 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         if self.slots.available_permits() == 0 {
             return 0;
         }
-        let held = self.deliveries.held();
+        // What is acked already is not held; of an ordered consumer each key in work is a batch.
+        let held = match self.takes_over {
+            true => self.batches.len(),
+            false => self.deliveries.held(),
+        };
         match &self.size {
             Some(size) => size
                 .rows()
@@ -200,6 +212,8 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             if due.lapsed {
                 // It has no batches: this ends what was delivered to somebody who is gone.
                 store.reclaim(id, 1, lease).await?;
+                // Of that what was taken over whole.
+                self.parked_at = Some(now);
             }
             self.paused = store
                 .paused()
@@ -285,7 +299,11 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         }
         let lease = self.consumer.leases.length();
         let all: Vec<&Claimed> = events.iter().map(|one| &one.event).collect();
-        let judged = match store.claim_delivered(id, &all, lease).await {
+        let judged = match self.keeps {
+            true => store.take_over(id, &all, lease).await,
+            false => store.claim_delivered(id, &all, lease).await,
+        };
+        let judged = match judged {
             Ok(judged) => judged,
             Err(error) => return self.not_judged(events, error).await,
         };
@@ -303,7 +321,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             };
             match one.verdict {
                 Verdict::Run(token) => {
-                    match self.deliveries.source().acks_first {
+                    match self.takes_over || self.deliveries.source().acks_first {
                         true => self.deliveries.ack(settle),
                         false => self.deliveries.hold(token, one.event_id, settle),
                     }

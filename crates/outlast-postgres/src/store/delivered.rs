@@ -102,7 +102,18 @@ impl Store {
         events: &[&Claimed],
         lease: Duration,
     ) -> Result<Vec<Judged>, Error> {
-        self.judge(consumer, events, lease, None).await
+        self.judge(consumer, events, lease, None, false).await
+    }
+
+    /// The same, and what is to run is taken over whole in the same commit: it may be acked before it runs. If its owner is
+    /// lost or gives it back, the retry has it.
+    pub async fn take_over(
+        &self,
+        consumer: i32,
+        events: &[&Claimed],
+        lease: Duration,
+    ) -> Result<Vec<Judged>, Error> {
+        self.judge(consumer, events, lease, None, true).await
     }
 
     /// Puts what a broker has given up on before a person, unless it is completed, parked or in work. Committed when it
@@ -114,7 +125,7 @@ impl Store {
         lease: Duration,
         why: &str,
     ) -> Result<Vec<Judged>, Error> {
-        self.judge(consumer, events, lease, Some(why)).await
+        self.judge(consumer, events, lease, Some(why), false).await
     }
 
     async fn judge(
@@ -123,18 +134,20 @@ impl Store {
         events: &[&Claimed],
         lease: Duration,
         dead: Option<&str>,
+        keep: bool,
     ) -> Result<Vec<Judged>, Error> {
         let (envelopes, payloads) = copies(events);
         let rows = self
             .remembered(
                 "select token, event_id, verdict, wait_ms, attempt, reclaims
-                 from outlast._claim_delivered($5, $6, $7, $8, $1, $2, $3, $4, $9)",
+                 from outlast._claim_delivered($5, $6, $7, $8, $1, $2, $3, $4, $9, $10)",
                 &[
                     (&consumer, Type::INT4),
                     (&envelopes, Type::JSONB),
                     (&payloads, Type::BYTEA_ARRAY),
                     (&millis(lease), Type::INT4),
                     (&dead, Type::TEXT),
+                    (&keep, Type::BOOL),
                 ],
             )
             .await?;

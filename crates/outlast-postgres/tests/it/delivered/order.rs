@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outlast_core::Failure;
-use outlast_postgres::store::{Claimed, Judged, Verdict};
+use outlast_postgres::store::{Claimed, Judged, Store, Verdict};
 use uuid::Uuid;
 
 use super::{Dock, event, verdicts};
@@ -214,4 +214,141 @@ async fn events_that_tell_no_place_and_come_together_run_in_the_order_in_which_t
     assert_eq!(run, ids(&came));
     token(&judged, &came[0]);
     dock.must_be_sound().await;
+}
+
+/// Where a broker has one message out at a time: taken over whole, acked, and then run.
+async fn take_over(dock: &Dock, to: &Store, event: &Claimed) -> Judged {
+    let judged = to.take_over(dock.consumer, &[event], super::LEASE).await;
+    judged.expect("judges")[0]
+}
+
+#[tokio::test]
+async fn what_was_taken_over_whole_is_retried_when_its_owner_is_gone_and_holds_its_key_until_then()
+{
+    for lost in [true, false] {
+        let dock = Dock::ordered().await;
+        let (first, second, other) = (
+            event(Some("k"), 1),
+            event(Some("k"), 2),
+            event(Some("other"), 3),
+        );
+        let Verdict::Run(running) = take_over(&dock, &dock.one, &first).await.verdict else {
+            panic!("it is the first")
+        };
+        let next = take_over(&dock, &dock.two, &second).await;
+        assert_eq!((next.verdict, next.kept), (Verdict::Parked, true));
+        let Verdict::Run(of_other) = take_over(&dock, &dock.two, &other).await.verdict else {
+            panic!("its key is free")
+        };
+        // Once more, because the ack was lost: acked again, while the owner lives.
+        let again = take_over(&dock, &dock.two, &first).await;
+        assert_eq!((again.verdict, again.kept), (Verdict::Parked, false));
+        dock.must_be_sound().await;
+        dock.seal(of_other, &[&other]).await;
+        dock.finish(of_other).await;
+        assert_eq!(
+            dock.count("select count(*) from outlast._delivered").await,
+            1
+        );
+
+        match lost {
+            true => {
+                dock.lapse().await;
+                let swept = dock.two.reclaim(dock.consumer, 1, super::LEASE).await;
+                assert!(swept.expect("sweeps").events.is_empty());
+            }
+            false => dock
+                .one
+                .hand_back(running, &[first.event_id])
+                .await
+                .expect("gives back"),
+        }
+        dock.must_be_sound().await;
+        assert_eq!(
+            dock.count("select count(*) from outlast._delivered").await,
+            0
+        );
+        let refused = sql::seal(&dock.client, running, &[first.event_id]).await;
+        assert_eq!(sql::state(refused), "OL001");
+        for e in [&first, &second] {
+            let next = dock.retry().await;
+            assert_eq!(ids(&next), [e.event_id]);
+            assert_eq!((next[0].attempt, &next[0].payload), (1, &e.payload));
+            dock.seal(next[0].token, &[e]).await;
+            dock.finish(next[0].token).await;
+        }
+        assert_eq!(dock.done().await, 3);
+        dock.must_be_empty().await;
+    }
+}
+
+/// An endpoint that was pushed to has the token, and no copy.
+#[tokio::test]
+async fn whoever_has_only_the_token_can_fail_what_was_taken_over_whole() {
+    let dock = Dock::ordered().await;
+    let (first, second) = (event(Some("k"), 1), event(Some("k"), 2));
+    let both = [&first, &second];
+    let judged = dock.one.take_over(dock.consumer, &both, super::LEASE).await;
+    let running = token(&judged.expect("judges"), &first);
+    let failed = sql::fail(&dock.client, running, first.event_id, "retry").await;
+    assert_eq!(failed.expect("fails"), "retry");
+    // Its worker finds that it is told already.
+    let failure = Failure::retry("late");
+    let late = dock
+        .one
+        .fail_delivered(running, &both, &failure, true)
+        .await;
+    assert!(late.is_err(), "{late:?}");
+    dock.finish(running).await;
+    assert_eq!(
+        dock.count("select failures::bigint from outlast.parked where state = 'retry'")
+            .await,
+        1
+    );
+    for e in both {
+        let next = dock.retry().await;
+        assert_eq!(
+            (ids(&next), &next[0].payload),
+            (vec![e.event_id], &e.payload)
+        );
+        dock.seal(next[0].token, &[e]).await;
+        dock.finish(next[0].token).await;
+    }
+    dock.must_be_empty().await;
+
+    let other = event(None, 3);
+    let running = dock.run(&dock.one, &other).await;
+    let refused = sql::fail(&dock.client, running, other.event_id, "retry").await;
+    assert_eq!(sql::state(refused), "OL003", "only its worker has it");
+}
+
+/// Its handler returns without a word, or fails: as of any other delivery, and with nothing left behind.
+#[tokio::test]
+async fn what_was_taken_over_whole_ends_like_any_other_delivery() {
+    let dock = Dock::ordered().await;
+    let (failing, silent) = (event(Some("a"), 1), event(None, 2));
+    let Verdict::Run(token) = take_over(&dock, &dock.one, &failing).await.verdict else {
+        panic!("it is the first")
+    };
+    let failure = Failure::retry("no");
+    let failed = dock
+        .one
+        .fail_delivered(token, &[&failing], &failure, true)
+        .await;
+    assert_eq!(failed.expect("hands over"), "retry");
+    dock.finish(token).await;
+    let Verdict::Run(token) = take_over(&dock, &dock.one, &silent).await.verdict else {
+        panic!("it has no key")
+    };
+    dock.finish(token).await;
+    let retried = dock.retry().await;
+    assert_eq!(retried.len(), 2);
+    for one in retried {
+        sql::seal(&dock.client, one.token, &[one.event_id])
+            .await
+            .expect("seals");
+        dock.finish(one.token).await;
+    }
+    assert_eq!(dock.done().await, 2);
+    dock.must_be_empty().await;
 }

@@ -15,13 +15,13 @@ type Hands = BTreeMap<Uuid, Vec<Claimed>>;
 
 /// Goal: with an at-least-once broker that doubles and redelivers, nothing is lost, nothing done twice, and a key is done in its
 /// order. Method: 24 events of 3 keys and some without one; each step is one of deliver some (any that were not acked; of a
-/// key those come first that were emitted first, but come again in any order), seal the next, fail the next, die, retry; in
+/// key those come first that were emitted first, but come again in any order; or each acked as soon as it is taken over whole), seal the next, fail the next, die, retry; in
 /// the end everybody is well.
 #[tokio::test]
 async fn everything_is_done_once_and_each_key_in_its_order() {
-    for ordered in [true, false] {
+    for (ordered, takes_over) in [(true, false), (false, false), (true, true)] {
         for seed in seeds::seeds(3) {
-            eprintln!("seed {seed}, ordered: {ordered}");
+            eprintln!("seed {seed}, ordered: {ordered}, takes over: {takes_over}");
             let mut random = fastrand::Rng::with_seed(seed);
             let dock = if ordered {
                 Dock::ordered().await
@@ -70,14 +70,26 @@ async fn everything_is_done_once_and_each_key_in_its_order() {
                         seen.extend(&some);
                         let these: Vec<&Claimed> = some.iter().map(|n| &events[*n]).collect();
                         let store = if random.bool() { &dock.one } else { &dock.two };
-                        for one in dock.deliver(store, &these).await {
+                        let judged = match takes_over {
+                            true => store.take_over(dock.consumer, &these, super::LEASE).await,
+                            false => {
+                                store
+                                    .claim_delivered(dock.consumer, &these, super::LEASE)
+                                    .await
+                            }
+                        };
+                        for one in judged.expect("judges") {
                             let n = events
                                 .iter()
                                 .position(|e| e.event_id == one.event_id)
                                 .expect("ours");
                             match one.verdict {
                                 Verdict::Run(token) => {
-                                    hands.entry(token).or_default().push(by_id(one.event_id));
+                                    let e = by_id(one.event_id);
+                                    if takes_over {
+                                        acked(&mut at_broker, &events, &e, &mut random);
+                                    }
+                                    hands.entry(token).or_default().push(e);
                                 }
                                 Verdict::Done | Verdict::Parked => _ = at_broker.remove(&n),
                                 Verdict::Other => panic!("it is its own"),
@@ -96,6 +108,9 @@ async fn everything_is_done_once_and_each_key_in_its_order() {
                         ended(&dock, &mut hands, token).await;
                     }
                     2 => {
+                        // Whoever sweeps ends what the dead had.
+                        let swept = dock.two.reclaim(dock.consumer, 1, super::LEASE).await;
+                        assert!(swept.expect("sweeps").events.is_empty());
                         for one in dock.retry().await {
                             if !well && random.bool() {
                                 let failed =
