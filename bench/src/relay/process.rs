@@ -1,10 +1,16 @@
 //! A relay to Pub/Sub in a process of its own, so that its memory is its own: prints how far it is and what it holds, and ends
 //! with its stdin.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{
+    fs,
+    io::{Read as _, stdin},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
-use tokio::io::{AsyncReadExt as _, stdin};
+use tokio::sync::oneshot;
 
 use super::{
     pubsub,
@@ -35,9 +41,14 @@ pub async fn run(args: Args) -> Result<()> {
             }
         }
     });
-    let ended = worker.run_until(async {
+    let (end, ended) = oneshot::channel();
+    thread::spawn(move || {
         // Whatever comes: its end is what is waited for.
-        let _ = stdin().read_to_end(&mut Vec::new()).await;
+        let _ = stdin().read_to_end(&mut Vec::new());
+        let _ = end.send(());
+    });
+    let ended = worker.run_until(async {
+        let _ = ended.await;
     });
     tokio::select! {
         ended = ended => Ok(ended?),
