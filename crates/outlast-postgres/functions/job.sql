@@ -769,6 +769,22 @@ begin
   return outlast._give_back(l, false);
 end $$;
 
+-- Gives back what of a claim has not started, while the rest of it goes on: a process that stops keeps nothing from others.
+-- These go under a lease that nobody else has ever known.
+create or replace function outlast._let_go_jobs(token uuid, ids uuid[]) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease := outlast._prove(_let_go_jobs.token);
+begin
+  l.token := gen_random_uuid();
+  update outlast._job_claimed x set token = l.token where x.token = _let_go_jobs.token and x.id = any (ids);
+  if found then
+    perform outlast._give_back(l, false);
+  end if;
+end $$;
+
 -- Gives work back while some of it still runs, which its process does not wait for: the rest goes back uncharged, these are
 -- marked as started and their lease lapses now.
 create or replace function outlast._hand_back_jobs(l outlast._lease, running uuid[]) returns void

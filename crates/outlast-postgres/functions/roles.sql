@@ -83,6 +83,7 @@ as $$
     ('_judge',            '{engine}', true),
     ('_keep_unreadable',  '{engine}', true),
     ('_landed',           '{engine}', true),
+    ('_let_go_jobs',      '{engine}', true),
     ('_outage',           '{engine}', true),
     ('_outage_over',      '{engine}', true),
     ('_promote',          '{engine}', true),

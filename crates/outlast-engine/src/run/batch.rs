@@ -135,10 +135,10 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
             }
             () = stop.draining(), if !run.waiting.is_empty() || !told.is_cancelled() => {
                 told.cancel();
-                if !run.waiting.is_empty() {
+                if !run.waiting.is_empty() && !run.let_go().await {
                     handed_back = Some(Vec::new());
-                    run.waiting.clear();
                 }
+                run.waiting.clear();
             }
             () = stop.ended() => {
                 handed_back = Some(std::mem::take(&mut run.started));
@@ -178,6 +178,23 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
             tracing::warn!(%error, lease = %token, "starts were not marked; left to the next owner");
         }
         marked.inspect(|()| crash::at(Point::Marked)).is_ok()
+    }
+
+    /// Gives back what waits, if that can be without the rest.
+    async fn let_go(&mut self) -> bool {
+        let waiting = self.waiting.iter().flat_map(|unit| &unit.events);
+        let ids: Vec<Uuid> = waiting.map(|event| event.event_id).collect();
+        let (books, token) = (&self.consumer.books, self.lease.token);
+        let gone =
+            record::until_lost(&self.lease, "what waits", || books.let_go(token, &ids)).await;
+        let gone = gone.unwrap_or_else(|error| {
+            record::logged::<()>(Err(error));
+            false
+        });
+        if gone {
+            self.ended.events = self.ended.events.saturating_sub(ids.len());
+        }
+        gone
     }
 
     /// Whether what was done before this unit is durable enough for it. Where order counts, a commit of a handler must not

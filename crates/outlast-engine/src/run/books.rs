@@ -86,6 +86,14 @@ impl Books {
         }
     }
 
+    /// Gives back some that have not started, while the others go on; `false` where a claim is given back only as a whole.
+    pub(super) async fn let_go(&self, token: Uuid, ids: &[Uuid]) -> Result<bool, Error> {
+        match self.of {
+            Of::Events(_) => Ok(false),
+            Of::Jobs(_) => self.store.let_go_jobs(token, ids).await.map(|()| true),
+        }
+    }
+
     /// Gives back what is left under a lease, without a charge; `running` are those that a handler still works on.
     pub(super) async fn hand_back(&self, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
         match self.of {

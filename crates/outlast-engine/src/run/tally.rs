@@ -36,6 +36,11 @@ impl Tally {
         self.running.load(Ordering::Acquire)
     }
 
+    /// A handler that was left to itself has returned.
+    pub(super) fn freed(&self) {
+        self.changed.notify_one();
+    }
+
     /// Whether a try has failed since this was last asked: another one may be due soon.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)

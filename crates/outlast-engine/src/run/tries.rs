@@ -207,9 +207,13 @@ async fn in_time<S, T: Send + 'static>(
             "the try ended without a report: {error}"
         ))),
         Err(_) => {
+            let tally = consumer.tally.clone();
             tokio::spawn(async move {
                 let _ = work.await;
                 drop(permit);
+                if let Some(tally) = tally {
+                    tally.freed();
+                }
             });
             Err(Failure::retry(format_args!(
                 "the deadline of {:?} has passed",

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use outlast_core::Failure;
+use outlast_core::{Failure, Job};
 use outlast_engine::{Attempt, Consumer, Outlast, Start, testing::TestWorker};
 use outlast_postgres::tx::{OwnedTx, Pool};
 
 use crate::given::{Ping, given};
+use serde::{Deserialize, Serialize};
 
 #[tokio::test]
 async fn it_runs_until_idle_and_its_clock_makes_retries_due() {
@@ -40,6 +41,51 @@ async fn it_runs_until_idle_and_its_clock_makes_retries_due() {
     assert_eq!(test.run_until_idle().await.handled, 0);
     test.advance(Duration::from_secs(3601)).await;
     assert_eq!(test.run_until_idle().await.handled, 1);
+}
+
+#[derive(Serialize, Deserialize)]
+struct Remind {
+    n: i64,
+}
+impl Job for Remind {
+    const NAME: &'static str = "remind";
+}
+
+#[tokio::test]
+async fn it_runs_jobs_and_its_clock_makes_delayed_and_failed_ones_due() {
+    async fn remind(_: (), job: Attempt<Remind>) -> Result<(), Failure> {
+        match (job.n, job.number()) {
+            (1, _) => Err(Failure::permanent("one")),
+            (2, 1) => Err(Failure::retry("not yet").after(Duration::from_secs(3600))),
+            _ => Ok(()),
+        }
+    }
+    let given = given().await;
+    let worker = Outlast::new()
+        .worker(())
+        .database(given.database.url())
+        .job(remind);
+    let test = TestWorker::new(&given.pool, worker).await.unwrap();
+    let outlast = Outlast::new();
+    let mut tx = given.pool.begin().await.unwrap();
+    for n in 0..3 {
+        outlast.enqueue(&mut tx, &Remind { n }).await.unwrap();
+    }
+    let day = Duration::from_secs(24 * 3600);
+    let later = Remind { n: 3 };
+    outlast.enqueue(&mut tx, &later).after(day).await.unwrap();
+    tx.commit().await.unwrap();
+    let idle = test.run_until_idle().await;
+    assert_eq!((idle.handled, idle.incidents.len()), (1, 1));
+    assert_eq!(
+        (&*idle.incidents[0].kind, &*idle.incidents[0].reason),
+        ("stopped job", "one")
+    );
+    test.advance(Duration::from_secs(3601)).await;
+    assert_eq!(test.run_until_idle().await.handled, 1);
+    test.advance(day).await;
+    assert_eq!(test.run_until_idle().await.handled, 1);
+    assert_eq!(test.run_until_idle().await.handled, 0);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::{Error, event::parse, tx::Tx};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// What kind of work it is: `job`.
+    /// What kind of work it is: `job`, `command`.
     pub kind: String,
     /// Its name.
     pub name: String,

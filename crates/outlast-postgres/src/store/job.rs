@@ -245,6 +245,16 @@ impl Store {
         Ok(usize::try_from(row.get::<_, i32>(0)).unwrap_or(0))
     }
 
+    /// Gives back jobs of a claim that have not started, while the rest of it goes on. Committed when it returns.
+    pub async fn let_go_jobs(&self, token: Uuid, ids: &[Uuid]) -> Result<(), Error> {
+        self.one(
+            "select outlast._let_go_jobs($1, $2)::text",
+            &[(&token, Type::UUID), (&ids, Type::UUID_ARRAY)],
+        )
+        .await
+        .map(drop)
+    }
+
     /// Ends a claim; what is left of it is given back without a charge. Answers how many. Committed when it returns.
     pub async fn finish_jobs(&self, token: Uuid) -> Result<usize, Error> {
         let row = self

@@ -52,7 +52,7 @@ async fn a_permanent_failure_stops_with_an_incident_and_a_person_lets_it_run_aga
     let row = given
         .sql
         .query_one(
-            "select kind, consumer, class, reason, failures, event_id from outlast.incident",
+            "select kind, consumer, class, reason, failures, about from outlast.incident",
             &[],
         )
         .await

@@ -197,7 +197,7 @@ async fn never_more_run_at_once_than_the_concurrency_says_and_quick_ones_are_all
         Ok(())
     }
     let given = given().await;
-    let many = "select count(outlast.enqueue('task', '{\"n\":0}')) from generate_series(1, 3000)";
+    let many = "select count(outlast.enqueue('task', '{\"n\":0}')) from generate_series(1, 1000)";
     given.count(many).await;
     let state: State = Arc::default();
     let settings = Settings {
@@ -205,7 +205,10 @@ async fn never_more_run_at_once_than_the_concurrency_says_and_quick_ones_are_all
         ..Given::settings()
     };
     let worker = Given::run(given.worker_with(state.clone(), settings).job(counted));
-    given.jobs(3000, "done").await;
+    given
+        .until("select count(*) from outlast._job_end", 1000)
+        .await;
+    given.jobs(1000, "done").await;
     assert_eq!(state.1.load(Ordering::SeqCst), 5);
     worker.stop().await.unwrap();
 }
