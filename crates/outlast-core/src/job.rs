@@ -27,6 +27,10 @@ use std::{fmt, str::FromStr, time::Duration};
 ///     fn options() -> Options { Options::new().deadline(Duration::from_secs(20)).attempts(5) }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    note = "implement `outlast::Job` for it: `impl Job for {Self} {{ const NAME: &'static str = \"..\"; }}`"
+)]
 pub trait Job: Payload {
     /// What the job is called everywhere: 1–100 of `a-z 0-9 . _ / -`.
     const NAME: &'static str;
@@ -173,7 +177,7 @@ impl Options {
     }
 }
 
-/// How a job stands.
+/// How a job, or a command, stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -181,6 +185,10 @@ pub enum State {
     Waiting,
     /// A worker has it.
     Running,
+    /// Of a command: the provider took it and has not settled it.
+    Pending,
+    /// Of a command: it may have had an effect, and nobody has said.
+    Unknown,
     /// Its handler has returned `Ok`.
     Done,
     /// Its handler has said that there was nothing to do.
@@ -189,17 +197,28 @@ pub enum State {
     Cancelled,
     /// A person has given it up.
     Abandoned,
+    /// Of a command: the provider did it.
+    Settled,
+    /// Of a command: the provider refused it.
+    Rejected,
+    /// Of a command: there is nothing to do any more.
+    Obsolete,
 }
 
 impl State {
     /// Every state, in the order of this page.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
         Self::Waiting,
         Self::Running,
+        Self::Pending,
+        Self::Unknown,
         Self::Done,
         Self::Skipped,
         Self::Cancelled,
         Self::Abandoned,
+        Self::Settled,
+        Self::Rejected,
+        Self::Obsolete,
     ];
 
     /// The word that SQL, HTTP and the command line use.
@@ -207,18 +226,23 @@ impl State {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
+            Self::Pending => "pending",
+            Self::Unknown => "unknown",
             Self::Done => "done",
             Self::Skipped => "skipped",
             Self::Cancelled => "cancelled",
             Self::Abandoned => "abandoned",
+            Self::Settled => "settled",
+            Self::Rejected => "rejected",
+            Self::Obsolete => "obsolete",
         }
     }
 
     /// Whether it never changes any more.
     pub const fn is_end(self) -> bool {
-        matches!(
+        !matches!(
             self,
-            Self::Done | Self::Skipped | Self::Cancelled | Self::Abandoned
+            Self::Waiting | Self::Running | Self::Pending | Self::Unknown
         )
     }
 }

@@ -1,19 +1,18 @@
-use outlast::{Attempt, Consumer, Error, Event, Failure, Outlast};
+use outlast::{Attempt, Error, Failure, Job, Outlast};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
-struct Greeted {
+struct Greet {
     name: String,
 }
-impl Event for Greeted {
-    const NAME: &'static str = "greeted";
+impl Job for Greet {
+    const NAME: &'static str = "greet";
 }
-async fn greet(_: (), e: Attempt<Greeted>) -> Result<(), Failure> {
-    println!("hello {}, try {}", e.name, e.number());
+async fn greet(_: (), job: Attempt<Greet>) -> Result<(), Failure> {
+    println!("hello {}, attempt {}", job.name, job.number());
     Ok(())
 }
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let greeter = Consumer::new("greeter").on(greet);
-    Outlast::new().worker(()).consumer(greeter).run().await
+    Outlast::new().worker(()).job(greet).run().await
 }

@@ -7,16 +7,37 @@
 #![doc = include_str!("../examples/hello.rs")]
 //! ```
 //!
-//! **The payload type is the name, the function is the behaviour, the worker joins them.** An [`Event`] is an immutable
-//! fact; [`Outlast::emit`] writes it in your transaction; a [`Consumer`] is a named, independent reader of events; a
-//! [`Worker`] is everything that one process does.
+//! **The payload type is the name, the function is the behaviour, the worker joins them.** A [`Job`] is work to be done;
+//! [`Outlast::enqueue`] writes it in your transaction. An [`Event`] is an immutable fact; [`Outlast::emit`] writes it in your
+//! transaction; a [`Consumer`] is a named, independent reader of events. A [`Worker`] is everything that one process does.
 //!
 //! # What is promised
 //! - A committed event is never lost; an event of a rolled-back transaction is never seen.
 //! - It is handed to every consumer of its type at least once, always with the same id, key and payload bytes.
 //! - There is one completion per event and consumer. With [`Consumer::on_tx`] it is committed together with the
 //!   handler's own rows; a handler with outside effects ([`Consumer::on`]) may run twice.
+//! - A committed job is run until it has succeeded, at least once, always with the same id; or it waits for a person.
 //! - Once another process has taken over, nothing of the old one can commit.
+//!
+//! # Enqueue in your own transaction
+//! ```
+//! # use outlast::{Job, Options, Outlast};
+//! # use serde::{Deserialize, Serialize};
+//! # use std::time::Duration;
+//! #[derive(Serialize, Deserialize)]
+//! struct SendReceipt { order: i64 }
+//! impl Job for SendReceipt {
+//!     const NAME: &'static str = "send_receipt";
+//!     fn options() -> Options { Options::new().deadline(Duration::from_secs(20)).attempts(5) }
+//! }
+//!
+//! # async fn pay(db: sqlx::PgPool, outlast: Outlast) -> Result<(), Box<dyn std::error::Error>> {
+//! let mut tx = db.begin().await?;
+//! sqlx::query("update purchase set paid = true where id = 7").execute(&mut *tx).await?;
+//! outlast.enqueue(&mut tx, &SendReceipt { order: 7 }).after(Duration::from_secs(60)).await?;
+//! tx.commit().await?;                       // both are there now, or neither
+//! # Ok(()) }
+//! ```
 //!
 //! # Emit in your own transaction
 //! With sqlx (feature `sqlx-0_9`; `sqlx-0_8`, `sea-orm` and `diesel-async` look the same), tokio-postgres or deadpool-postgres:
@@ -67,17 +88,19 @@
 #[cfg(feature = "cli")]
 pub use outlast_cli::cli;
 pub use outlast_core::{
-    Class, Classify, Codec, CodecError, Consumable, Event, Failure, Follows, Outcome, Payload,
+    Class, Classify, Codec, CodecError, Consumable, Event, Failure, Follows, Job, Outcome, Payload,
     Stored, Unreadable, broker, codec, endpoint,
+    job::{self, Options},
 };
 pub use outlast_engine::{
-    About, Attempt, BatchFn, Consumer, Emit, Outlast, Raw, Running, Sealed, Settings, Start, TxFn,
-    Worker,
+    About, Attempt, BatchFn, Consumer, Emit, Enqueue, JobSettings, Outlast, Raw, Running, Sealed,
+    Settings, Start, TxFn, Worker,
 };
 pub use outlast_postgres::{
     Error,
     error::{DatabaseError, Refused},
     event::{Accepted, Landed},
+    job::{Cancel, Status},
     migrate::Migrated,
     tx::{BoxFuture, ClientTx, OwnedTx, Pool, Tx, Value},
 };

@@ -51,3 +51,22 @@ async fn the_endpoint_of_the_example_completes_what_is_pushed_to_it() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+#[tokio::test]
+async fn the_jobs_of_the_example_are_all_done_and_what_was_rolled_back_or_withdrawn_is_not() {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(std::path::Path::parent).unwrap();
+    let database = pg::outlast().await;
+    let output = Command::new(folder.join("examples/jobs"))
+        .env("DATABASE_URL", database.url())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "6 mails, 1 of them at the second try; 3 came from the old table\n";
+    assert_eq!(
+        said,
+        expected,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

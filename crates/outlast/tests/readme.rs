@@ -13,7 +13,34 @@ fn the_hello_world_of_the_readme_is_the_example() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_hello_world_greets_is_killed_comes_back_and_shows_what_it_cannot_read() {
+async fn the_hello_world_runs_a_job_is_killed_comes_back_and_stops_what_it_cannot_read() {
+    let database = pg::outlast().await;
+    let sql = database.connect().await;
+    let enqueue = async |payload: &str| {
+        sql.execute("select outlast.enqueue('greet', $1::text)", &[&payload])
+            .await
+            .unwrap();
+    };
+    let worker = example("hello", database.url());
+    enqueue(r#"{"name":"Ada"}"#).await;
+    worker.line("hello Ada, attempt 1", SOON).await;
+    worker.kill();
+
+    enqueue(r#"{"name":"Bob"}"#).await;
+    let worker = example("hello", database.url());
+    worker.line("hello Bob, attempt 1", SOON).await;
+
+    enqueue(r#"{"nme":"Eve"}"#).await;
+    let stopped = "select count(*) from outlast.incident where kind = 'stopped job' and reason like 'unreadable%'";
+    wait_for("the incident", SOON, async || {
+        let n: i64 = sql.query_one(stopped, &[]).await.unwrap().get(0);
+        (n == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_greets_is_killed_comes_back_and_shows_what_it_cannot_read() {
     let database = pg::outlast().await;
     let sql = database.connect().await;
     let emit = async |payload: &str| {
@@ -23,7 +50,7 @@ async fn the_hello_world_greets_is_killed_comes_back_and_shows_what_it_cannot_re
     };
     let count = async |what: &str| sql.query_one(what, &[]).await.unwrap().get::<_, i64>(0);
 
-    let worker = hello(database.url());
+    let worker = example("consumer", database.url());
     wait_for("the consumer's registration", SOON, async || {
         (count("select count(*) from outlast.consumer").await == 1).then_some(())
     })
@@ -33,7 +60,7 @@ async fn the_hello_world_greets_is_killed_comes_back_and_shows_what_it_cannot_re
     worker.kill();
 
     emit(r#"{"name":"Bob"}"#).await;
-    let worker = hello(database.url());
+    let worker = example("consumer", database.url());
     worker.line("hello Bob, try 1", SOON).await;
 
     emit(r#"{"nme":"Eve"}"#).await;
@@ -44,10 +71,10 @@ async fn the_hello_world_greets_is_killed_comes_back_and_shows_what_it_cannot_re
     .await;
 }
 
-/// The example, which cargo builds beside the tests of this crate.
-fn hello(url: &str) -> Process {
+/// An example, which cargo builds beside the tests of this crate.
+fn example(name: &str, url: &str) -> Process {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(std::path::Path::parent).unwrap();
-    let program = folder.join("examples").join("hello");
+    let program = folder.join("examples").join(name);
     Process::spawn(std::process::Command::new(program).env("OUTLAST_DATABASE_URL", url)).unwrap()
 }
