@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, path::Path, process::ExitCode, time::Duration};
 
-use outlast_core::{Event, Failure};
+use outlast_core::{Event, Failure, Job};
 use outlast_engine::{Attempt, Consumer, Outlast, Settings, Worker};
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +12,36 @@ struct Held {
     until: String,
 }
 
+/// The same as a job.
+#[derive(Serialize, Deserialize)]
+struct HeldJob {
+    until: String,
+}
+
+impl Job for HeldJob {
+    const NAME: &'static str = "held_job";
+}
+
 impl Event for Held {
     const NAME: &'static str = "held";
 }
 
 async fn hold(_: (), event: Attempt<Held>) -> Result<(), Failure> {
-    println!("started {} attempt {}", event.id(), event.number());
-    while !Path::new(&event.until).exists() {
+    wait(&event, &event.until).await;
+    Ok(())
+}
+
+async fn hold_job(_: (), job: Attempt<HeldJob>) -> Result<(), Failure> {
+    wait(&job, &job.until).await;
+    Ok(())
+}
+
+async fn wait<T>(attempt: &Attempt<T>, until: &str) {
+    println!("started {} attempt {}", attempt.id(), attempt.number());
+    while !Path::new(until).exists() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    println!("finished {}", event.id());
-    Ok(())
+    println!("finished {}", attempt.id());
 }
 
 fn worker(state: ()) -> Worker<()> {
@@ -35,6 +54,7 @@ fn worker(state: ()) -> Worker<()> {
         .worker(state)
         .settings(settings)
         .consumer(Consumer::new("holder").owner("tests").on(hold))
+        .job(hold_job)
 }
 
 #[tokio::main]

@@ -57,6 +57,8 @@ enum Command {
     Consumers(consumers::Consumers),
     /// List events that a consumer could not complete yet; retry them
     Parked(parked::Parked),
+    /// List, show, enqueue, retry, cancel, pause and resume jobs
+    Jobs(jobs::Jobs),
     /// List what needs a person
     Incidents(incidents::Incidents),
     /// Emit one event from the shell
@@ -101,6 +103,7 @@ impl Cli {
             Command::Events(c) => c.run(global).await,
             Command::Consumers(c) => c.run(global).await,
             Command::Parked(c) => c.run(global).await,
+            Command::Jobs(c) => c.run(global).await,
             Command::Incidents(c) => c.run(global).await,
             Command::Emit(c) => c.run(global).await,
             Command::Verify(c) => c.run(global).await,

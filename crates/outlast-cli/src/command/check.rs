@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use outlast_engine::Worker;
+use outlast_core::duration;
+use outlast_engine::{DescribedJob, Worker};
 use outlast_postgres::{connect, migrate, schema::Schema, store::Place};
 use serde::Serialize;
-use tokio_postgres::{Client, types::Type};
+use tokio_postgres::{Client, Row, types::Type};
 
 use crate::{
     exit::Exit,
@@ -113,8 +114,9 @@ where
             &mut findings,
         );
     }
-    if described.consumers.is_empty() {
-        findings.push(finding("consumers", Verdict::Note, "this worker has none"));
+    if described.consumers.is_empty() && described.jobs.is_empty() {
+        let none = "this worker has no consumer and no job";
+        findings.push(finding("worker", Verdict::Note, none));
     }
     for name in known.keys() {
         let about = format!("consumer {name}");
@@ -124,7 +126,49 @@ where
             "registered in the database; this binary has no code for it",
         ));
     }
+    jobs(&client, schema, &described.jobs, &mut findings).await?;
     print(out, &findings)
+}
+
+/// The jobs of the code, how they are run, and what the database has of names that the code does not know.
+async fn jobs(
+    client: &Client,
+    schema: Schema,
+    described: &[DescribedJob<'_>],
+    findings: &mut Vec<Finding>,
+) -> Answer<()> {
+    let sql = schema.text(include_str!("../../sql/job/names.sql"));
+    let rows = client.query_typed(&sql, &[]).await.tried("list jobs")?;
+    let name = |row: &Row| row.get::<_, String>("name");
+    for job in described {
+        let about = format!("job {}", job.name);
+        let row = rows.iter().find(|row| name(row) == job.name);
+        if let Some(reason) = row.and_then(|row| row.get::<_, Option<String>>("paused")) {
+            let text = format!("paused by an operator: {reason}");
+            findings.push(finding(&about, Verdict::Note, &text));
+            continue;
+        }
+        let mut text = format!("takes versions up to {}", job.version);
+        if let Some(jobs) = job.options.concurrency {
+            text.push_str(&format!(", {jobs} at once"));
+        }
+        if let Some(deadline) = job.options.deadline {
+            text.push_str(&format!(", {} a try", duration::show(deadline)));
+        }
+        if let Some(attempts) = job.options.attempts {
+            text.push_str(&format!(", {}", text::count(attempts, "try", "tries")));
+        }
+        findings.push(finding(&about, Verdict::Ok, &text));
+    }
+    let unknown = rows
+        .iter()
+        .filter(|row| row.get("waits") && described.iter().all(|job| job.name != name(row)));
+    for row in unknown {
+        let about = format!("job {}", name(row));
+        let text = "waits in the database; this binary has no code for it";
+        findings.push(finding(&about, Verdict::Note, text));
+    }
+    Ok(())
 }
 
 /// Which roles of the schema are there, and as which of them this login works.

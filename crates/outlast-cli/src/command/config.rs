@@ -61,7 +61,7 @@ impl Config {
         let entries = effective.entries().into_iter();
         let mut entries: Vec<Entry> = entries
             .map(|(name, value, origin)| Entry {
-                name: name.to_owned(),
+                name,
                 value,
                 origin,
             })

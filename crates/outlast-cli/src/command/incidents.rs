@@ -28,7 +28,7 @@ Alike failures have the same SIGNATURE: mend one cause, then retry them all.
 Example:
   outlast incidents ls --json | jq -r '[.signature, .consumer] | @tsv' | sort | uniq -c")]
     Ls {
-        /// Only of this consumer
+        /// Only of this consumer, or of the jobs of this name
         #[arg(long, value_name = "NAME")]
         consumer: Option<String>,
         /// How many at most
@@ -130,9 +130,20 @@ impl Incidents {
             ]);
         }
         out.table(&table)?;
+        let is_job = |row: &Row| row.get::<_, &str>("kind") == "stopped job";
+        let events = rows
+            .iter()
+            .any(|row| !is_job(row))
+            .then_some("outlast parked retry ABOUT --consumer CONSUMER");
+        let jobs = rows
+            .iter()
+            .any(is_job)
+            .then_some("outlast jobs retry ABOUT");
+        let ways: Vec<&str> = events.into_iter().chain(jobs).collect();
         out.say(&format!(
-            "{}; when its cause is mended: outlast parked retry ABOUT --consumer CONSUMER",
-            text::count(rows.len(), "incident", "incidents")
+            "{}; when its cause is mended: {}",
+            text::count(rows.len(), "incident", "incidents"),
+            ways.join("; of a job: ")
         ))?;
         Ok(Exit::Done)
     }

@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod emit;
 pub(crate) mod events;
 pub(crate) mod incidents;
+pub(crate) mod jobs;
 pub(crate) mod migrate;
 pub(crate) mod parked;
 pub(crate) mod pause;

@@ -8,10 +8,13 @@ use outlast_postgres::setting;
 /// The one key that is not the engine's.
 pub(crate) const DATABASE: &str = "database";
 
+/// The table that has a table for the jobs of each name.
+pub(crate) const JOB: &str = "job";
+
 /// Where the database is read from instead of `OUTLAST_DATABASE`, as everywhere else.
 pub(crate) const DATABASE_VARIABLES: [&str; 2] = ["OUTLAST_DATABASE_URL", "DATABASE_URL"];
 
-/// Name and purpose. A test keeps them equal to the fields of [`Settings`].
+/// Name and purpose. A test keeps them equal to the fields of [`Settings`], but the table of jobs.
 const KEYS: [(&str, &str); 16] = [
     (
         DATABASE,
@@ -40,7 +43,7 @@ const KEYS: [(&str, &str); 16] = [
     ),
     (
         "attempts",
-        "After how many failed tries an event is quarantined.",
+        "After how many failed tries an event is quarantined, and a job stopped: a person must look.",
     ),
     (
         "drain",
@@ -48,7 +51,7 @@ const KEYS: [(&str, &str); 16] = [
     ),
     (
         "concurrency",
-        "How many handlers of one consumer run at once, unless the consumer says otherwise.",
+        "How many handlers of one consumer, or of the jobs of one name, run at once, unless it says otherwise.",
     ),
     ("batch_rows", "The most events in one batch."),
     ("batch_bytes", "The most payload bytes in one claim."),
@@ -137,6 +140,7 @@ pub(crate) fn default_file() -> String {
         write!(file, "\n# {what} ({kind})\n# {name} = \"{value}\"\n")
             .expect("a String takes everything");
     }
+    file.push_str("\n# How the jobs of a name are run, where the code shall not have its way, is a table, [job.NAME]: docs/jobs.md.\n");
     file.push_str("\n# Routes of events to brokers are tables, [cluster.route.NAME]; the brokers of this process too, [broker.NAME]: docs/brokers.md.\n");
     file.push_str("\n# Endpoints that events are pushed to are tables, [cluster.endpoint.NAME]: docs/push.md.\n");
     file
@@ -170,7 +174,8 @@ mod tests {
             .expect_err("unknown keys are refused")
             .to_string();
         let known: BTreeSet<&str> = told.split('`').skip(3).step_by(2).collect();
-        let ours: BTreeSet<&str> = names().filter(|name| *name != DATABASE).collect();
+        let ours = names().filter(|name| *name != DATABASE);
+        let ours: BTreeSet<&str> = ours.chain([JOB]).collect();
         assert_eq!(known, ours, "{told}");
     }
 

@@ -171,6 +171,27 @@ impl Layers {
 
     /// A value without a type of its own gets that of the default.
     fn put_text(&mut self, key: &str, value: &str, origin: Origin) {
+        // `job.NAME.KEY`, whose name may have dots.
+        if let Some((name, key)) = key
+            .strip_prefix(keys::JOB)
+            .and_then(|rest| rest.strip_prefix('.')?.rsplit_once('.'))
+        {
+            let value = match value.parse() {
+                Ok(number) => Value::Integer(number),
+                Err(_) => Value::String(value.to_owned()),
+            };
+            let mut jobs = match self.values.get(keys::JOB) {
+                Some(Value::Table(jobs)) => jobs.clone(),
+                _ => toml::Table::new(),
+            };
+            let job = jobs
+                .entry(name)
+                .or_insert_with(|| Value::Table(toml::Table::new()));
+            if let Value::Table(job) = job {
+                job.insert(key.to_owned(), value);
+            }
+            return self.put(keys::JOB, Value::Table(jobs), origin);
+        }
         let is_number = keys::table(&Settings::default())
             .get(key)
             .is_some_and(Value::is_integer);
@@ -194,7 +215,7 @@ impl Layers {
             }
             return;
         }
-        if !keys::names().any(|name| name == key) {
+        if key != keys::JOB && !keys::names().any(|name| name == key) {
             let meant = keys::meant(key)
                 .map(|name| format!("; did you mean {name}?"))
                 .unwrap_or_default();

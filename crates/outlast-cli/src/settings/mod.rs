@@ -131,7 +131,7 @@ impl Effective {
     }
 
     /// Every key with its value, as it would stand in the file, and its origin. Secrets are left out.
-    pub(crate) fn entries(&self) -> Vec<(&'static str, Option<toml::Value>, Origin)> {
+    pub(crate) fn entries(&self) -> Vec<(String, Option<toml::Value>, Origin)> {
         let values = keys::table(&self.settings);
         let entry = |name| match name {
             keys::DATABASE => {
@@ -144,14 +144,31 @@ impl Effective {
                 match self.target() {
                     Ok(target) => {
                         let shown = target.schema(Schema::DEFAULT).to_string();
-                        (name, Some(toml::Value::String(shown)), origin)
+                        (name.to_owned(), Some(toml::Value::String(shown)), origin)
                     }
-                    Err(_) => (name, None, "default".to_owned()),
+                    Err(_) => (name.to_owned(), None, "default".to_owned()),
                 }
             }
-            name => (name, values.get(name).cloned(), self.layers.origin(name)),
+            name => (
+                name.to_owned(),
+                values.get(name).cloned(),
+                self.layers.origin(name),
+            ),
         };
-        keys::names().map(entry).collect()
+        keys::names().map(entry).chain(self.jobs(&values)).collect()
+    }
+
+    /// What is said of the jobs of each name.
+    fn jobs(&self, values: &toml::Table) -> Vec<(String, Option<toml::Value>, Origin)> {
+        let jobs = values.get(keys::JOB).and_then(toml::Value::as_table);
+        let mut entries = Vec::new();
+        for (name, job) in jobs.into_iter().flatten() {
+            for (key, value) in job.as_table().into_iter().flatten() {
+                let origin = self.layers.origin(keys::JOB);
+                entries.push((format!("job.{name}.{key}"), Some(value.clone()), origin));
+            }
+        }
+        entries
     }
 }
 

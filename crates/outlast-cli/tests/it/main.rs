@@ -11,6 +11,7 @@ mod docs;
 mod doctor;
 mod emit;
 mod events;
+mod jobs;
 mod migrate;
 mod own;
 mod parked;
