@@ -18,7 +18,8 @@ pub(crate) fn keeps(
     }
     if config.max_ack_pending != 1 || config.ack_policy != "explicit" {
         let found = format!("up to {} unsettled at once", config.max_ack_pending);
-        let advice = "order is kept only one after another: nats consumer edit NAME --max-pending 1";
+        let advice =
+            "order is kept only one after another: nats consumer edit NAME --max-pending 1";
         return Err((found, advice));
     }
     if config.max_deliver > 0 {
@@ -26,7 +27,8 @@ pub(crate) fn keeps(
             "the server passes over a message after {} deliveries",
             config.max_deliver
         );
-        let advice = "what follows of its key would overtake it: nats consumer edit NAME --max-deliver=-1";
+        let advice =
+            "what follows of its key would overtake it: nats consumer edit NAME --max-deliver=-1";
         return Err((found, advice));
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 mod status;
 
-pub use status::{Status, status};
+pub use status::{Stands, Status, status};
 
 use crate::{
     Error,

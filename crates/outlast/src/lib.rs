@@ -88,19 +88,21 @@
 #[cfg(feature = "cli")]
 pub use outlast_cli::cli;
 pub use outlast_core::{
-    Class, Classify, Codec, CodecError, Consumable, Event, Failure, Follows, Job, Outcome, Payload,
-    Stored, Unreadable, broker, codec, endpoint,
+    Class, Classify, Codec, CodecError, Command, Consumable, Event, Failure, Follows, Found, Job,
+    Outcome, Payload, Resolution, Resolved, Sent, Stored, Unreadable, broker, codec, command,
+    endpoint,
     job::{self, Options},
 };
 pub use outlast_engine::{
-    About, Attempt, BatchFn, Consumer, Emit, Enqueue, JobSettings, Outlast, Raw, Running, Sealed,
-    Settings, Start, TxFn, Worker,
+    About, Attempt, BatchFn, Consumer, Emit, Enqueue, Give, IfUnknown, JobSettings, Outlast, Raw,
+    Running, Sealed, Settings, Start, TxFn, Worker,
 };
 pub use outlast_postgres::{
     Error,
+    command::Settlement,
     error::{DatabaseError, Refused},
     event::{Accepted, Landed},
-    job::{Cancel, Status},
+    job::{Cancel, Stands, Status},
     migrate::Migrated,
     tx::{BoxFuture, ClientTx, OwnedTx, Pool, Tx, Value},
 };

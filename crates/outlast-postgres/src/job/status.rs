@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use outlast_core::job::State;
+use outlast_core::{command, job};
 use uuid::Uuid;
 
 use super::Asking;
 use crate::{Error, event::parse, tx::Tx};
 
-/// How a job stands, as the caller's transaction sees it.
+/// How a job or a command stands, as the caller's transaction sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
@@ -19,7 +19,7 @@ pub struct Status {
     /// What makes it the same job as another.
     pub key: Option<String>,
     /// How it stands.
-    pub state: State,
+    pub state: Stands,
     /// Why: of its end, else of its last failure.
     pub reason: Option<String>,
     /// How many tries were charged to it; while it runs, with this one.
@@ -34,7 +34,54 @@ pub struct Status {
     pub incident_at: Option<SystemTime>,
 }
 
-/// How a job stands; none if this tenant has none of this id, or it ended longer ago than `retention.job`.
+/// How a job or a command stands.
+///
+/// ```
+/// use outlast_core::{command, job};
+/// use outlast_postgres::job::Stands;
+///
+/// assert!(Stands::Job(job::State::Done) == job::State::Done);
+/// assert!(Stands::Command(command::State::Unknown) == command::State::Unknown);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stands {
+    /// A job.
+    Job(job::State),
+    /// A command.
+    Command(command::State),
+}
+
+impl Stands {
+    /// The word that SQL, HTTP and the command line use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Job(state) => state.as_str(),
+            Self::Command(state) => state.as_str(),
+        }
+    }
+
+    /// Whether it never changes any more.
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::Job(state) => state.is_end(),
+            Self::Command(state) => state.is_end(),
+        }
+    }
+}
+
+impl PartialEq<job::State> for Stands {
+    fn eq(&self, other: &job::State) -> bool {
+        matches!(self, Self::Job(state) if state == other)
+    }
+}
+
+impl PartialEq<command::State> for Stands {
+    fn eq(&self, other: &command::State) -> bool {
+        matches!(self, Self::Command(state) if state == other)
+    }
+}
+
+/// How a job or a command stands; none if this tenant has none of this id, or it ended longer ago than `retention.job`.
 ///
 /// # Errors
 /// [`Error::Database`]; then roll back.
@@ -59,11 +106,15 @@ pub async fn status(
     let text = |nth: usize| row[nth].clone();
     let time = |nth: usize| row[nth].as_deref().map(instant).transpose();
     let needed = |nth: usize| row[nth].as_deref().unwrap_or_default();
+    let state = match needed(0) {
+        "command" => needed(3).parse().map(Stands::Command),
+        _ => needed(3).parse().map(Stands::Job),
+    };
     Ok(Some(Status {
         kind: needed(0).to_owned(),
         name: needed(1).to_owned(),
         key: text(2),
-        state: needed(3).parse().map_err(Error::Unexpected)?,
+        state: state.map_err(Error::Unexpected)?,
         reason: text(4),
         attempt: parse(needed(5))?,
         accepted_at: instant(needed(6))?,

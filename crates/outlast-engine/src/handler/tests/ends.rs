@@ -193,7 +193,7 @@ async fn run<S: Clone>(consumer: Consumer<S>, state: S, delivery: Delivery) -> E
         Form::Effect(one) | Form::Tx(one, _) => {
             one.start(context(), state, delivery).await.unwrap()
         }
-        Form::Batch(..) | Form::Publish(_) => panic!("one event at a time"),
+        Form::Batch(..) | Form::Publish(_) | Form::Command(_) => panic!("one event at a time"),
     }
 }
 
