@@ -138,6 +138,21 @@ impl Process {
         status.expect("wait_for has just seen it")
     }
 
+    /// All lines that it has ever said: waits until both of its streams have ended, which are read a moment behind it.
+    ///
+    /// # Panics
+    /// With the output so far, if one is still open after the deadline.
+    pub async fn all_lines(&self, deadline: Duration) -> Vec<String> {
+        let mut output = self.output.clone();
+        // Whoever reads a stream holds the other end of this, until the stream has ended.
+        let ended = timeout(deadline, async { while output.changed().await.is_ok() {} }).await;
+        assert!(
+            ended.is_ok(),
+            "waited {deadline:?} for the last line of {self:?}"
+        );
+        self.lines()
+    }
+
     fn next(&self, lines: &[String], text: &str) -> Option<usize> {
         let passed = *lock(&self.passed);
         let found = lines

@@ -27,19 +27,9 @@ async fn prove(args: &[&str]) -> Proved {
     let mut program = Command::new(env!("CARGO_BIN_EXE_prove"));
     let process = Process::spawn(program.args(args).args(["--jobs", "3"])).unwrap();
     let status = process.exit(PATIENCE).await;
-    let content = status.success();
-    // Both streams have ended with it, but their readers may be a moment behind.
-    let all = async || {
-        process
-            .lines()
-            .iter()
-            .any(|line| !content || is_result(line))
-            .then_some(())
-    };
-    outlast_testkit::wait_for("the output of prove", PATIENCE, all).await;
     Proved {
-        content,
-        lines: process.lines(),
+        content: status.success(),
+        lines: process.all_lines(PATIENCE).await,
     }
 }
 

@@ -22,6 +22,16 @@ async fn lines_of_both_streams_are_seen_in_order() {
     wait_for("four lines", PATIENCE, all).await;
 }
 
+/// Its readers may be behind when it has ended; and a child that it leaves does not hold its streams open for ever.
+#[tokio::test]
+async fn all_lines_are_there_once_both_streams_have_ended() {
+    let script =
+        "sleep 600 & i=0; while [ $i -lt 2000 ]; do echo $i; echo $i >&2; i=$((i+1)); done";
+    let process = sh(script);
+    assert_eq!(process.all_lines(PATIENCE).await.len(), 4000);
+    assert!(process.exit(PATIENCE).await.success());
+}
+
 #[tokio::test]
 async fn a_frozen_process_stands_still_and_goes_on() {
     let process = sh(r#"trap 'echo heard' USR1; echo ready; while :; do sleep 0.01; done"#);
