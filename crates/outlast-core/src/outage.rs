@@ -9,6 +9,10 @@ use std::time::Duration;
 /// How many events must fail, one after the other and without a success in between, until it counts as an outage.
 pub const EVENTS: usize = 10;
 
+/// How many calls in which it was not reached at all, one after the other and without a success in between, count as an
+/// outage, however few events they were for.
+pub const CALLS: usize = 3;
+
 /// How long to wait between probes: doubled from the first, never longer than the last, at least half of it.
 const PROBES: Backoff = Backoff {
     first: Duration::from_secs(1),
@@ -31,6 +35,7 @@ const PROBES: Backoff = Backoff {
 #[derive(Clone, Debug)]
 pub struct Outage<Id> {
     failed: Vec<Id>,
+    calls: usize,
     probes: u32,
     open: bool,
 }
@@ -39,6 +44,7 @@ impl<Id> Default for Outage<Id> {
     fn default() -> Self {
         Self {
             failed: Vec::new(),
+            calls: 0,
             probes: 0,
             open: false,
         }
@@ -70,6 +76,17 @@ impl<Id: PartialEq> Outage<Id> {
     /// outage begins with it.
     pub fn refused(&mut self) -> bool {
         !std::mem::replace(&mut self.open, true)
+    }
+
+    /// Learns of a call in which the destination was not reached, and which did nothing: answers whether the outage begins
+    /// with it. Where the order of keys is kept and there are few of them, hardly more events than keys can ever fail.
+    pub fn unreached(&mut self) -> bool {
+        if self.open {
+            return false;
+        }
+        self.calls += 1;
+        self.open = self.calls >= CALLS;
+        self.open
     }
 
     /// Learns of the failure of a probe: the pause before the next one is longer.
@@ -115,6 +132,20 @@ mod tests {
         assert!(!fails(&mut outage, 0..EVENTS - 1));
         assert!(fails(&mut outage, EVENTS..EVENTS + 1) && outage.is_open());
         assert!(outage.succeeded() && !outage.is_open());
+    }
+
+    #[test]
+    fn three_calls_that_reach_nobody_are_an_outage_and_a_success_among_them_is_not() {
+        let mut outage = Outage::<u8>::default();
+        for _ in 1..CALLS {
+            assert!(!outage.unreached());
+        }
+        assert!(!outage.succeeded(), "there was none to end");
+        for _ in 1..CALLS {
+            assert!(!outage.unreached());
+        }
+        assert!(outage.unreached() && outage.is_open());
+        assert!(!outage.unreached(), "it is down already");
     }
 
     #[test]

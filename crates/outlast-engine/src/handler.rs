@@ -203,6 +203,8 @@ pub(crate) struct Left {
     pub(crate) tried: Vec<(Uuid, Failure)>,
     /// The destination has said itself that it takes nothing: no more of them need to fail.
     pub(crate) refused: bool,
+    /// The destination was not reached at all, and nothing came of the call.
+    pub(crate) unreached: bool,
 }
 
 impl BatchEnd {

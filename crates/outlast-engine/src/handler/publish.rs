@@ -101,6 +101,8 @@ enum State {
     /// Nothing came of it, and it says nothing about the event.
     Untried,
     Failed(Failure),
+    /// It certainly did not get there: the broker was not reached.
+    Unreached(Failure),
     /// The topic takes nothing from us: it is missing, or we may not.
     Refused(Failure),
 }
@@ -234,18 +236,25 @@ impl<'a> Sending<'a> {
                 .any(|state| matches!(state, State::Refused(_)))
     }
 
+    /// Nothing was confirmed, and the broker was not reached: also a single message, as of a key whose others wait behind it,
+    /// is not to blame.
+    fn is_unreached(&self) -> bool {
+        let mut states = self.states.iter();
+        states.any(|state| matches!(state, State::Unreached(_))) && !self.is_any_confirmed()
+    }
+
+    fn is_any_confirmed(&self) -> bool {
+        let mut states = self.states.iter();
+        states.any(|state| matches!(state, State::Confirmed))
+    }
+
     /// So much has failed that it is the destination, not the messages.
     fn is_down(&self) -> bool {
-        if self.is_refused() {
+        if self.is_refused() || self.is_unreached() {
             return true;
         }
         let failed = self.states.iter().filter(|state| is_of_all(state)).count();
-        let confirmed = || {
-            self.states
-                .iter()
-                .any(|state| matches!(state, State::Confirmed))
-        };
-        failed >= outage::EVENTS || failed > 1 && !confirmed()
+        failed >= outage::EVENTS || failed > 1 && !self.is_any_confirmed()
     }
 
     /// How many are done with: confirmed, and never to be taken. Then the others, in their order, and why the first of them
@@ -260,7 +269,7 @@ impl<'a> Sending<'a> {
                     tracing::error!(event.id = %message.envelope.id, topic = %message.topic, reason = %failure.reason, "not published again: the broker can never take it");
                     refused += 1;
                 }
-                State::Failed(failure) | State::Refused(failure) => {
+                State::Failed(failure) | State::Unreached(failure) | State::Refused(failure) => {
                     why.get_or_insert(failure.reason);
                     rest.push(message);
                 }
@@ -275,6 +284,7 @@ impl<'a> Sending<'a> {
         let mut end = BatchEnd::all(Vec::new(), End::Done(Outcome::Done));
         let mut left = Left {
             refused: self.is_refused(),
+            unreached: self.is_unreached(),
             ..Left::default()
         };
         let mut given_back = false;
@@ -282,11 +292,11 @@ impl<'a> Sending<'a> {
             let id: Uuid = message.envelope.id;
             match state {
                 State::Confirmed => end.ids.push(id),
-                State::Failed(failure) | State::Refused(failure) if down && is_of_all(state) => {
-                    left.tried.push((id, failure.clone()));
-                }
-                State::Failed(failure) | State::Refused(failure) => {
-                    end.failed.push((id, failure.clone()));
+                State::Failed(failure) | State::Unreached(failure) | State::Refused(failure) => {
+                    match down && is_of_all(state) {
+                        true => left.tried.push((id, failure.clone())),
+                        false => end.failed.push((id, failure.clone())),
+                    }
                 }
                 // The database puts it behind what has failed of its key.
                 State::Waiting if !down && self.is_behind(nth) => {}
@@ -306,7 +316,10 @@ impl<'a> Sending<'a> {
         key.is_some()
             && earlier.any(|(message, state)| {
                 message.ordering_key == *key
-                    && matches!(state, State::Failed(_) | State::Refused(_))
+                    && matches!(
+                        state,
+                        State::Failed(_) | State::Unreached(_) | State::Refused(_)
+                    )
             })
     }
 }
@@ -315,7 +328,7 @@ impl<'a> Sending<'a> {
 fn is_of_all(state: &State) -> bool {
     match state {
         State::Failed(failure) => failure.class != Class::Permanent,
-        State::Refused(_) => true,
+        State::Unreached(_) | State::Refused(_) => true,
         State::Waiting | State::Confirmed | State::Untried => false,
     }
 }
@@ -329,7 +342,7 @@ fn state(NotSent { why, reason, .. }: NotSent) -> State {
             failure.reason = words;
             failure
         }
-        Why::Unavailable => Failure::retry(words),
+        Why::Unavailable => return State::Unreached(Failure::retry(words)),
         Why::Behind | Why::NotTried => return State::Untried,
         // Missing, denied, configuration, and what is not known yet: a person has to mend it, and no message is to blame.
         _ => return State::Refused(Failure::retry(words).after(REFUSED).uncharged()),

@@ -111,6 +111,19 @@ impl Destination {
         }
     }
 
+    /// Learns of a call in which it was not reached. Recorded when it returns, if the database answers.
+    pub(crate) async fn unreached(
+        &self,
+        (store, consumer, name): (&Store, i32, &str),
+        failure: &Failure,
+    ) {
+        if self.watched && self.with(Outage::unreached) {
+            self.down.send_replace(true);
+            tracing::error!(consumer = %name, reason = %failure.reason, "outage: the destination is not reached; nothing is started but probes until one succeeds");
+            told(name, store.outage(consumer, &failure.reason).await);
+        }
+    }
+
     /// Learns of a success.
     pub(crate) async fn succeeded(&self, (store, consumer, name): (&Store, i32, &str)) {
         if self.with(Outage::succeeded) {

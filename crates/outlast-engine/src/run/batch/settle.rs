@@ -72,8 +72,11 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                     // All of them would be parked for what is no event's fault.
                     let failure = Failure::throttled(Duration::from_secs(1));
                     let tried = ids.into_iter().map(|id| (id, failure.clone())).collect();
-                    let refused = false;
-                    return self.give_back(Left { tried, refused }).await;
+                    let left = Left {
+                        tried,
+                        ..Left::default()
+                    };
+                    return self.give_back(left).await;
                 }
                 let mut failure = Failure::throttled(Duration::from_secs(1));
                 failure.reason = error.to_string();
@@ -125,6 +128,10 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
         if let (true, Some((_, why))) = (left.refused, left.tried.first()) {
             let whose = (&consumer.store, consumer.id, &*consumer.name);
             consumer.destination.refused(whose, why).await;
+        }
+        if let (true, Some((_, why))) = (left.unreached, left.tried.first()) {
+            let whose = (&consumer.store, consumer.id, &*consumer.name);
+            consumer.destination.unreached(whose, why).await;
         }
         for (id, failure) in left.tried {
             self.failed(id, &failure).await;

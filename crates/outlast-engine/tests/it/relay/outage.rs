@@ -32,6 +32,25 @@ async fn a_broker_that_is_down_pauses_its_route_and_loses_nothing() {
     }
 }
 
+/// Goal: with few keys hardly anything can fail, because the rest waits behind; that must not spend the tries of what can.
+#[tokio::test]
+async fn a_broker_that_is_down_charges_nobody_however_few_keys_there_are() {
+    for keys in [1, 3] {
+        let given = with_route(true).await;
+        let broker = Memory::new().with_topic("pings");
+        let _relay = relaying(&given, &broker, Given::settings()).await;
+        broker.down();
+        emit(&given, 0..30, keys).await;
+        given.until(OUTAGE, 1).await;
+        let parked = "select count(*) from outlast.parked";
+        assert_eq!(given.count(parked).await, 0, "{keys} keys");
+        broker.up();
+        given.processed(30).await;
+        assert_eq!(numbers(&broker), (0..30).collect::<Vec<_>>());
+        given.until(OUTAGE, 0).await;
+    }
+}
+
 #[tokio::test]
 async fn a_topic_that_is_missing_spends_no_attempts_and_is_published_to_when_it_is_there() {
     let given = with_route(false).await;

@@ -107,6 +107,12 @@ async fn gone(world: Arc<World>, kind: Kind) -> Result<()> {
     tokio::time::sleep(away).await;
     let parked = "select count(*) from outlast._parked where state <> 'behind'";
     let parked = world.number(parked).await?;
+    let worst = "select coalesce(max(failures), 0)::bigint from outlast._parked";
+    let worst = world.number(worst).await?;
+    // What was on its way when the server died is charged once: nobody knows whether it was there.
+    if worst > 1 {
+        world.violated(format_args!("an outage has cost an event {worst} tries"));
+    }
     world.fault(format_args!(
         "the broker was away for {away:?}: {parked} events were parked"
     ));
