@@ -165,8 +165,7 @@ impl Topics {
         if missing == 0 {
             return out.say("nothing is missing");
         }
-        let these = text::count(missing, "of them", "of them");
-        if !self.yes && !out.asks(&format!("make {these}?"))? {
+        if !self.yes && !out.asks(&format!("make {missing} of them?"))? {
             let next = "nothing was made; add --yes to make it without being asked";
             return Err(Problem::new(Exit::Usage, "make topics", "nobody said yes").next(next));
         }
