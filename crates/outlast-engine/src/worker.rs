@@ -268,6 +268,9 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// with the same id, and is done when the broker has confirmed it. Several processes may relay to the same broker; they
     /// share the work. New routes are taken up within [`Settings::heartbeat`].
     ///
+    /// So are the outbox tables of other systems whose rows go to this broker (`[cluster.outbox.NAME]`): a row is deleted, or
+    /// marked, when the broker has confirmed it. This login needs the right to do that.
+    ///
     /// ```no_run
     /// # use outlast_engine::{Outlast, Worker};
     /// # fn f(worker: Worker<()>, nats: impl outlast_core::Broker) -> Worker<()> {
@@ -484,10 +487,12 @@ impl<S> Plan<S> {
             if consumer.concurrency == Some(0) {
                 problems.push(format!("consumer {name}: concurrency is 0"));
             }
-            if name.starts_with("relay/") {
-                problems.push(format!(
-                    "consumer {name}: names that begin with relay/ are those of routes"
-                ));
+            for (prefix, whose) in [("relay/", "routes"), ("outbox/", "outboxes")] {
+                if name.starts_with(prefix) {
+                    problems.push(format!(
+                        "consumer {name}: names that begin with {prefix} are those of {whose}"
+                    ));
+                }
             }
             if consumer.deadline.is_some_and(|deadline| deadline.is_zero()) {
                 problems.push(format!("consumer {name}: deadline is 0"));

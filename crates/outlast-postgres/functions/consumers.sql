@@ -167,6 +167,7 @@ begin
   delete from outlast._lease x where x.consumer = c.id;
   delete from outlast._batch x where x.consumer = c.id;
   delete from outlast._delivered d where d.consumer = c.id;
+  delete from outlast._outbox_row r where r.consumer = c.id;
   delete from outlast._parked_key k where k.consumer = c.id;
   delete from outlast._parked p where p.consumer = c.id;
   update outlast._consumer x

@@ -81,7 +81,7 @@ create table outlast._batch (
 -- a reclaim is a delete and an insert with a new token, so that a stale token never matches again.
 create table outlast._lease (
   token           uuid primary key,
-  room            text not null check (room in ('batch', 'parked', 'delivered', 'poller', 'maintenance', 'rewind', 'job')),
+  room            text not null check (room in ('batch', 'parked', 'delivered', 'poller', 'maintenance', 'rewind', 'job', 'outbox')),
   consumer        int,
   lane            int,
   seq             bigint,

@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod job;
 pub mod migrate;
+pub mod outbox;
 pub mod relay;
 pub mod retention;
 pub mod schema;

@@ -15,6 +15,7 @@ use tokio_postgres::{Client, Transaction, types::Type};
 use crate::{
     Error,
     endpoint::{self, Endpoints},
+    outbox::{self, Outbox, Outboxes},
     relay::Route,
     schema::Schema,
 };
@@ -101,11 +102,12 @@ impl Setting {
     }
 }
 
-/// A value for every setting, every route of the relay, every endpoint.
+/// A value for every setting, every route of the relay, every outbox that it reads, every endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
     texts: BTreeMap<&'static str, String>,
     routes: BTreeMap<String, Route>,
+    outboxes: Outboxes,
     /// The endpoints that events are pushed to.
     pub endpoints: Endpoints,
 }
@@ -116,6 +118,7 @@ impl Default for Values {
         Self {
             texts: all().iter().map(standard).collect(),
             routes: BTreeMap::new(),
+            outboxes: Outboxes::new(),
             endpoints: Endpoints::new(),
         }
     }
@@ -158,6 +161,19 @@ impl Values {
     /// The routes, by name.
     pub fn routes(&self) -> &BTreeMap<String, Route> {
         &self.routes
+    }
+
+    /// Takes one outbox table of another system.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn set_outbox(&mut self, name: &str, outbox: Outbox) -> Result<(), String> {
+        let problems = outbox.problems(name);
+        if !problems.is_empty() {
+            return Err(problems.join("; "));
+        }
+        self.outboxes.insert(name.to_owned(), outbox);
+        Ok(())
     }
 
     /// What is wrong with how the values fit together; one sentence each.
@@ -254,6 +270,7 @@ pub async fn plan(client: &Client, schema: Schema, wanted: &Values) -> Result<Ve
         }
     }
     changes.extend(differences(&routes(client, schema).await?, &wanted.routes));
+    changes.extend(outbox::differences(client, schema, &wanted.outboxes).await?);
     let endpoints = endpoint::in_force(client, schema).await?;
     changes.extend(endpoint::differences(&endpoints, &wanted.endpoints));
     Ok(changes)
@@ -348,6 +365,7 @@ async fn write(
         let name: String = row.try_get(0)?;
         changes.push(Change::of_route(&name, was.as_ref(), becomes.as_ref()));
     }
+    changes.extend(outbox::write(tx, schema, &wanted.outboxes).await?);
     // The lock of the texts is held, so nobody else changes these either.
     changes.extend(endpoint::write(tx, schema, &wanted.endpoints).await?);
     Ok(changes)

@@ -80,6 +80,7 @@ impl Apply {
         let mut warnings = warnings(&database, &wanted).await?;
         warnings.extend(push::warnings(&changes));
         warnings.extend(routes::warnings(&database, &wanted).await?);
+        warnings.extend(removed(&changes));
         let show = |applied| show(out, &changes, &warnings, applied);
         if changes.is_empty() {
             show(false)?;
@@ -104,6 +105,9 @@ impl Apply {
             .tried("apply the settings of the cluster")?;
         if out.json {
             show(true)?;
+        }
+        for warning in outboxes(&database).await? {
+            out.say(&format!("warning: {warning}"))?;
         }
         out.say(&format!("{these} changed; `outlast audit ls` shows it"))?;
         Ok(Exit::Done)
@@ -172,4 +176,30 @@ async fn warnings(database: &Database, wanted: &Values) -> Answer<Vec<String>> {
         );
     }
     Ok(warnings)
+}
+
+/// Outboxes that nobody will read any more.
+fn removed(changes: &[Change]) -> impl Iterator<Item = String> {
+    let gone = changes.iter().filter(|change| change.becomes == "none");
+    let names = gone.filter_map(|change| change.name.strip_prefix("outbox."));
+    names.map(|name| {
+        format!(
+            "nobody reads the outbox {name} any more; what of it is parked is kept: \
+             `outlast consumers retire outbox/{name}` ends that"
+        )
+    })
+}
+
+/// What no relay could read, whatever its rights. Said, not refused: the table may come with the next release of its owner.
+async fn outboxes(database: &Database) -> Answer<Vec<String>> {
+    let sql = "select o.name, p.problem from outlast.outbox o
+        cross join lateral outlast._outbox_problems(o.name, false) p (problem) order by 1, 2";
+    let rows = database
+        .rows("look at the tables of the outboxes", sql, &[])
+        .await?;
+    let one = |row: &tokio_postgres::Row| {
+        let (name, problem): (&str, &str) = (row.get(0), row.get(1));
+        format!("outbox.{name}: {problem}")
+    };
+    Ok(rows.iter().map(one).collect())
 }

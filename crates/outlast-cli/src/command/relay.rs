@@ -1,10 +1,12 @@
 //! `outlast relay`: what goes to brokers, how far it is, and publishing it once more.
 
+mod outboxes;
 mod rewind;
 mod status;
 mod topics;
 
 use clap::{Args, Subcommand};
+use outlast_postgres::outbox::CONSUMER as OUTBOX;
 use tokio_postgres::types::Type;
 
 use super::pause;
@@ -18,7 +20,7 @@ pub(crate) struct Relay {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the routes, and how far each is
+    /// Show the routes and the outboxes of other systems, and how far each is
     Status(status::Status),
     /// Show what the routes and consumers need of their brokers; make what is missing
     Topics(topics::Topics),
@@ -26,9 +28,9 @@ enum Command {
     Rewind(rewind::Rewind),
     /// End a rewind before its time
     Cancel(Cancel),
-    /// Pause routes
+    /// Pause routes, or outboxes: outbox/NAME
     Pause(Pause),
-    /// Resume paused routes
+    /// Resume paused routes, or outboxes: outbox/NAME
     Resume(Resume),
 }
 
@@ -55,11 +57,14 @@ struct Resume {
     routes: Vec<String>,
 }
 
-/// What the consumer of a route is called.
+/// What the consumer of a route, or of an outbox, is called.
 fn consumers(routes: &[String]) -> Vec<String> {
     routes
         .iter()
-        .map(|route| format!("relay/{route}"))
+        .map(|name| match name.starts_with(OUTBOX) {
+            true => name.clone(),
+            false => format!("relay/{name}"),
+        })
         .collect()
 }
 

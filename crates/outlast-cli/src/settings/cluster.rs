@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, path::Path};
 
 use outlast_postgres::{endpoint::Definition, setting::Values};
-use serde::{Deserialize, de::IntoDeserializer};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IntoDeserializer},
+};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -22,6 +25,8 @@ use crate::{
 pub(crate) const SECTION: &str = "cluster";
 /// The table in it that has a table for each route of the relay.
 const ROUTES: &str = "route";
+/// The table in it that has a table for each outbox of another system.
+const OUTBOXES: &str = "outbox";
 
 /// What one file says. Whatever it does not name has its default.
 #[derive(Debug, Default)]
@@ -30,8 +35,9 @@ pub(crate) struct Section {
     /// Where each name was set.
     pub(crate) origins: BTreeMap<&'static str, Origin>,
     pub(crate) problems: Vec<String>,
-    /// Where the table of routes is.
+    /// Where the tables of routes and of outboxes are.
     routes: Option<Origin>,
+    outboxes: Option<Origin>,
 }
 
 impl Section {
@@ -50,6 +56,7 @@ impl Section {
         };
         read.take(table, "", content, shown);
         read.take_routes(content);
+        read.take_outboxes(content);
         // What does not fit together is only worth a word when each fits by itself.
         if read.problems.is_empty() {
             let misfits = read.values.problems();
@@ -64,8 +71,17 @@ impl Section {
         for (key, value) in table {
             let name = format!("{before}{}", key.get_ref());
             let origin = format!("{shown}:{}", line(content, key.span().start));
-            if before.is_empty() && name == ROUTES {
-                self.routes = matches!(value.get_ref(), DeValue::Table(_)).then_some(origin);
+            if before.is_empty() && [ROUTES, OUTBOXES].contains(&name.as_str()) {
+                let whole = match name.as_str() {
+                    ROUTES => &mut self.routes,
+                    _ => &mut self.outboxes,
+                };
+                match value.get_ref() {
+                    DeValue::Table(_) => *whole = Some(origin),
+                    _ => self.problems.push(format!(
+                        "{name} ({origin}): tables [cluster.{name}.NAME] are expected"
+                    )),
+                }
                 continue;
             }
             match value.get_ref() {
@@ -84,20 +100,37 @@ impl Section {
 
     /// Each table below `route` is one route, read as a whole.
     fn take_routes(&mut self, content: &str) {
-        let Some(origin) = &self.routes else { return };
+        if let Some(origin) = self.routes.take() {
+            self.take_each(ROUTES, &origin, content, Values::set_route);
+        }
+    }
+
+    /// Each table below `outbox` is one outbox table, read as a whole.
+    fn take_outboxes(&mut self, content: &str) {
+        if let Some(origin) = self.outboxes.take() {
+            self.take_each(OUTBOXES, &origin, content, Values::set_outbox);
+        }
+    }
+
+    fn take_each<T: DeserializeOwned>(
+        &mut self,
+        kind: &str,
+        origin: &str,
+        content: &str,
+        take: fn(&mut Values, &str, T) -> Result<(), String>,
+    ) {
         let read: Result<toml::Table, _> = toml::from_str(content);
         let section = read.ok().and_then(|mut all| all.remove(SECTION));
-        let routes = section.and_then(|section| section.get(ROUTES)?.as_table().cloned());
-        for (name, route) in routes.into_iter().flatten() {
-            let shown = text::line(&name);
-            let taken = route
+        let tables = section.and_then(|section| section.get(kind)?.as_table().cloned());
+        for (name, table) in tables.into_iter().flatten() {
+            let taken = table
                 .try_into()
                 .map_err(|why| why.to_string())
-                .and_then(|route| self.values.set_route(&name, route));
+                .and_then(|one| take(&mut self.values, &name, one));
             if let Err(why) = taken {
-                let why = text::line(why.trim());
+                let (shown, why) = (text::line(&name), text::line(why.trim()));
                 self.problems
-                    .push(format!("route.{shown} ({origin}): {why}"));
+                    .push(format!("{kind}.{shown} ({origin}): {why}"));
             }
         }
     }

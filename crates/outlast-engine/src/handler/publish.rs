@@ -31,7 +31,7 @@ const THROTTLED: Duration = Duration::from_secs(2);
 /// Sends the events of one route to one broker.
 pub(crate) struct Publisher {
     pub(crate) broker: Arc<dyn Broker>,
-    /// A topic; `{type}` in it stands for the event's type.
+    /// A topic; `{type}` in it stands for the event's type, `{topic}` for what the writer of an outbox has called its topic.
     pub(crate) topic: Arc<str>,
     /// Sent beside the envelope's.
     pub(crate) attributes: Arc<[(String, String)]>,
@@ -71,9 +71,13 @@ impl Publisher {
 
     /// The message for an event, of this round of publishing.
     pub(crate) fn message(&self, event: &Claimed, round: u32) -> Message {
-        let topic = match self.topic.contains("{type}") {
-            true => self.topic.replace("{type}", &event.kind).into(),
-            false => self.topic.clone(),
+        let topic = match self.is_one_topic() {
+            true => self.topic.clone(),
+            false => {
+                let named = event.subject.as_deref().unwrap_or_default();
+                let topic = self.topic.replace("{type}", &event.kind);
+                topic.replace("{topic}", named).into()
+            }
         };
         let mut envelope = event.envelope();
         envelope.log = self.log.as_ref().map(|log| LogPlace {
@@ -90,6 +94,11 @@ impl Publisher {
             });
         }
         message
+    }
+
+    /// Whether everything goes to the same.
+    fn is_one_topic(&self) -> bool {
+        !self.topic.contains("{t")
     }
 }
 
@@ -228,8 +237,7 @@ impl<'a> Sending<'a> {
 
     /// The destination has said so itself. Where each type has a topic, one that is missing says nothing of the others.
     fn is_refused(&self) -> bool {
-        let one_topic = !self.publisher.topic.contains("{type}");
-        one_topic
+        self.publisher.is_one_topic()
             && self
                 .states
                 .iter()

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use outlast_core::{Broker, Codec, Start};
 use outlast_postgres::{
     Error,
-    store::{Registration, Store},
+    store::{Reads, Registration, Store},
 };
 
 use super::{
     accepted, books::Books, broker, consumer, destination, leases::Leases, registry::Registry,
 };
 use crate::{
-    consumer::Consumer as Planned,
+    consumer::{Consumer as Planned, Source},
     handler::{Around, Context, Kind, Probe},
     settings::Settings,
     worker::{Plan, PlannedJob},
@@ -83,6 +83,18 @@ pub(super) async fn register_one<S>(
 where
     S: Clone + Send + Sync + 'static,
 {
+    register_reading(common, planned, None).await
+}
+
+/// The same; `reads`: what it reads instead of the log, where that is no broker's subscription.
+pub(super) async fn register_reading<S>(
+    common: &Common<S>,
+    planned: Planned<S>,
+    reads: Option<Reads>,
+) -> Result<consumer::Consumer<S>, Error>
+where
+    S: Clone + Send + Sync + 'static,
+{
     let (store, settings) = (&common.store, &common.settings);
     let registry = Registry::new(planned.handlers);
     for handler in registry.handlers() {
@@ -102,12 +114,9 @@ where
         local: registry.handlers().all(|handler| handler.probe().is_some()),
     };
     let source = planned.source.map(|source| source.of(planned.ordered));
-    let registered = match &source {
+    let registered = match reads.or_else(|| source.as_ref().map(Source::reads)) {
         None => store.register(&registration).await?,
-        Some(source) => {
-            let reads = source.reads();
-            store.register_delivered(&registration, &reads).await?
-        }
+        Some(reads) => store.register_delivered(&registration, &reads).await?,
     };
     if let Some(reason) = &registered.paused {
         tracing::warn!(consumer = %planned.name, reason, "paused by an operator: it claims nothing until it is resumed");

@@ -1,14 +1,20 @@
-//! The relay: for each route of a broker a consumer whose handler is that broker.
+//! The relay: for each route of a broker a consumer whose handler is that broker; and so for each outbox of another system.
 //!
-//! Routes are settings of the cluster, so they come and go while this runs: they are read again with each heartbeat. A route
+//! Routes and outboxes are settings of the cluster, so they come and go while this runs: they are read again with each heartbeat. A route
 //! that cannot be served (it was changed to what it cannot be, its consumer was retired) holds up no other.
 
+mod outbox;
 mod rewind;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use outlast_core::broker::{Broker, Ensure, Severity, Topology};
-use outlast_postgres::{Error, relay::Route, store::Store};
+use outlast_postgres::{
+    Error,
+    outbox::{CONSUMER as OUTBOX, Outbox},
+    relay::Route,
+    store::Store,
+};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -24,6 +30,8 @@ use crate::{
     handler::{Form, Handler, publish::Publisher},
 };
 
+/// What the consumer of a route is called: this and the route's name.
+const ROUTE: &str = "relay/";
 /// How long a broker may take to say what is there.
 const ASK: Duration = Duration::from_secs(5);
 
@@ -35,9 +43,16 @@ pub(crate) struct Relay<S> {
     bell: Bell,
 }
 
-/// A route that is served.
+/// What there is to serve.
+#[derive(PartialEq)]
+enum Wanted {
+    Route(Route),
+    Outbox(Outbox),
+}
+
+/// A route or an outbox that is served.
 struct Served {
-    route: Route,
+    wanted: Wanted,
     stopper: Stopper,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -66,10 +81,10 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
         let mut first = Ok(());
         let mut failures = 0;
         while !stop.is_draining() && first.is_ok() {
-            let pause = match self.common.store.routes(&self.name).await {
-                Ok(routes) => {
+            let pause = match self.wanted().await {
+                Ok(wanted) => {
                     failures = 0;
-                    first = self.serve(&mut served, routes).await;
+                    first = self.serve(&mut served, wanted).await;
                     self.common.settings.heartbeat
                 }
                 Err(error) if error.is_transient() => {
@@ -113,15 +128,26 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
         Ok(())
     }
 
+    /// What there is to serve, by the names of the consumers.
+    async fn wanted(&self) -> Result<BTreeMap<String, Wanted>, Error> {
+        let store = &self.common.store;
+        let routes = store.routes(&self.name).await?.into_iter();
+        let routes = routes.map(|(name, route)| (format!("{ROUTE}{name}"), Wanted::Route(route)));
+        let outboxes = store.outboxes(&self.name).await?.into_iter();
+        let outboxes =
+            outboxes.map(|(name, outbox)| (format!("{OUTBOX}{name}"), Wanted::Outbox(outbox)));
+        Ok(routes.chain(outboxes).collect())
+    }
+
     /// Makes what is served what is wanted. A route that was changed is drained first, so that no key overtakes itself.
     async fn serve(
         &self,
         served: &mut BTreeMap<String, Served>,
-        mut wanted: BTreeMap<String, Route>,
+        mut wanted: BTreeMap<String, Wanted>,
     ) -> Result<(), Error> {
         let mut gone = Vec::new();
         for (name, one) in &*served {
-            if one.task.is_finished() || wanted.get(name) != Some(&one.route) {
+            if one.task.is_finished() || wanted.get(name) != Some(&one.wanted) {
                 one.stopper.drain();
                 gone.push(name.clone());
             }
@@ -141,18 +167,26 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
             }
         }
         wanted.retain(|name, _| !served.contains_key(name));
-        for (name, route) in wanted {
+        for (name, wanted) in wanted {
             let (stopper, stop) = Stopper::new();
-            let serving = self.route(&name, &route, stop);
-            let task = tokio::spawn(serving);
-            served.insert(
-                name,
-                Served {
-                    route,
-                    stopper,
-                    task,
-                },
-            );
+            let task = match &wanted {
+                Wanted::Route(route) => {
+                    let name = name.strip_prefix(ROUTE).unwrap_or(&name);
+                    tokio::spawn(self.route(name, route, stop))
+                }
+                Wanted::Outbox(outbox) => {
+                    let name = name.strip_prefix(OUTBOX).unwrap_or(&name);
+                    let serving =
+                        outbox::serve(self.common.clone(), self.broker.clone(), name, outbox, stop);
+                    tokio::spawn(serving)
+                }
+            };
+            let one = Served {
+                wanted,
+                stopper,
+                task,
+            };
+            served.insert(name, one);
         }
         Ok(())
     }
@@ -171,7 +205,7 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
             ordered: route.ordered,
             log: self.common.settings.deployment.as_deref().map(Arc::from),
         });
-        let mut planned = Planned::new(&format!("relay/{name}"));
+        let mut planned = Planned::new(&format!("{ROUTE}{name}"));
         planned.ordered = route.ordered;
         planned.start = route.start;
         planned.handlers = route

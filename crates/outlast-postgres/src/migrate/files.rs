@@ -68,6 +68,11 @@ pub const MIGRATIONS: &[Migration] = &[
         "command",
         include_str!("../../migrations/0010_command.sql"),
     ),
+    migration(
+        11,
+        "outbox",
+        include_str!("../../migrations/0011_outbox.sql"),
+    ),
 ];
 
 /// The current text of every function and view.
@@ -118,6 +123,12 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("consumer", include_str!("../../functions/consumer.sql")),
     ("wake", include_str!("../../functions/wake.sql")),
     ("relay", include_str!("../../functions/relay.sql")),
+    ("outbox", include_str!("../../functions/outbox.sql")),
+    ("outbox_end", include_str!("../../functions/outbox_end.sql")),
+    (
+        "outbox_claim",
+        include_str!("../../functions/outbox_claim.sql"),
+    ),
     ("restore", include_str!("../../functions/restore.sql")),
     ("consumers", include_str!("../../functions/consumers.sql")),
     ("verify", include_str!("../../functions/verify.sql")),

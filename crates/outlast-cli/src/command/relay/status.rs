@@ -1,9 +1,11 @@
 //! `outlast relay status`.
 
 use clap::Args;
+use outlast_postgres::outbox::CONSUMER as OUTBOX;
 use serde::Serialize;
 use tokio_postgres::{Row, types::Type};
 
+use super::outboxes;
 use crate::{
     args::Global,
     database::Database,
@@ -16,9 +18,12 @@ use crate::{
 #[command(after_help = "\
 BEHIND counts ids of the log after the route's place, of all event types. PARKED are tried again by themselves; those
 in quarantine can never be sent, or were tried as often as they may: outlast parked ls --consumer relay/ROUTE.
-Routes are made by outlast apply: [cluster.route.NAME] in its file.")]
+Routes are made by outlast apply: [cluster.route.NAME] in its file.
+
+Outboxes are tables of other systems ([cluster.outbox.NAME], docs/existing-outbox.md). WAITING counts their rows, up to
+100,000, and OLDEST is the oldest of those; with `?` this login may not read the table.")]
 pub(super) struct Status {
-    /// Only this route
+    /// Only this route, or this outbox: outbox/NAME
     route: Option<String>,
 }
 
@@ -96,18 +101,26 @@ impl Status {
     pub(super) async fn run(&self, global: &Global) -> Answer {
         let out = global.out();
         let database = Database::to_read(global).await?;
+        let route = self.route.as_deref();
+        if let Some(outbox) = route.and_then(|name| name.strip_prefix(OUTBOX)) {
+            return match outboxes::show(out, &database, Some(outbox)).await? {
+                0 => Err(none(outbox, "outbox")),
+                _ => Ok(Exit::Done),
+            };
+        }
         let sql = include_str!("../../../sql/relay/status.sql");
         let rows = database
-            .rows("look at the routes", sql, &[(&self.route, Type::TEXT)])
+            .rows("look at the routes", sql, &[(&route, Type::TEXT)])
             .await?;
-        if let (Some(route), true) = (&self.route, rows.is_empty()) {
-            let what = format!("look at route {}", text::line(route));
-            let next = "`outlast relay status` lists the routes that there are";
-            return Err(Problem::new(Exit::Found, what, "there is no such route").next(next));
+        if let (Some(route), true) = (route, rows.is_empty()) {
+            return Err(none(route, "route"));
         }
         let routes = rows.iter().map(Route::from_row);
         if out.json {
             out.objects(routes)?;
+            if route.is_none() {
+                outboxes::show(out, &database, None).await?;
+            }
             return Ok(Exit::Done);
         }
         const HEADINGS: [&str; 7] = [
@@ -137,12 +150,24 @@ impl Status {
                 &one.state(),
             ]);
         }
-        out.table(&table)?;
-        if rows.is_empty() {
+        if !rows.is_empty() {
+            out.table(&table)?;
+        }
+        let outboxes = match route {
+            None => outboxes::show(out, &database, None).await?,
+            Some(_) => 0,
+        };
+        if rows.is_empty() && outboxes == 0 {
             out.say(
                 "there is no route: [cluster.route.NAME] in the file of `outlast apply` makes one",
             )?;
         }
         Ok(Exit::Done)
     }
+}
+
+fn none(name: &str, kind: &str) -> Problem {
+    let what = format!("look at {kind} {}", text::line(name));
+    let next = format!("`outlast relay status` lists the {kind}s that there are");
+    Problem::new(Exit::Found, what, format!("there is no such {kind}")).next(next)
 }
