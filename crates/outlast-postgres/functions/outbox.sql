@@ -145,7 +145,10 @@ begin
       template,
       case when c ? 'topic' then format('coalesce(t.%I::text, '''')', c ->> 'topic') else '''''' end,
       case when c ? 'type' then format('coalesce(t.%I::text, '''')', c ->> 'type') else '''''' end),
-    case when c ? 'headers' then format('t.%I::jsonb', c ->> 'headers') else 'null::jsonb' end || ' as headers',
+    -- Headers are texts.
+    case when c ? 'headers' then format('case when jsonb_typeof(t.%1$I) = ''object''
+        then (select coalesce(jsonb_object_agg(h.key, coalesce(h.value, '''')), ''{}'') from jsonb_each_text(t.%1$I) h) else t.%1$I end', c ->> 'headers')
+      else 'null::jsonb' end || ' as headers',
     -- What is stored packed is not unpacked to learn that it is too large.
     case payload_type when 'bytea' then format('coalesce(octet_length(t.%I), 0)::bigint as size', c ->> 'payload')
       else format('coalesce(case when pg_column_size(t.%1$I) > $5 then pg_column_size(t.%1$I) else octet_length(t.%1$I::text) end, 0)::bigint as size', c ->> 'payload') end);
@@ -158,8 +161,8 @@ begin
     m.pending := format(case outlast._outbox_type_of(o, 'mark') when 'boolean' then 't.%I is not true' else 't.%I is null' end, mark);
     m.done := format('update %s t set %I = %s from unnest($1::text[], $2::bigint[]) u (id, at) where t.%I = u.id::%s and %s = u.at and %s',
       m.relation, mark,
-      case outlast._outbox_type_of(o, 'mark') when 'boolean' then 'true' when 'timestamp without time zone' then 'outlast.clock() at time zone ''UTC'''
-        else 'outlast.clock()' end,
+      case outlast._outbox_type_of(o, 'mark') when 'boolean' then 'true' when 'timestamp without time zone' then '(outlast.clock() at time zone ''UTC'')'
+        else '(outlast.clock())' end,
       c ->> 'id', m.id_type, m.at, m.pending);
   end if;
   return m;
@@ -243,11 +246,12 @@ begin
                   join pg_attribute a on a.attrelid = rel and a.attname = u.name and a.attnum > 0 order by u.n);
     if cardinality(nums) >= 2 and not exists (
       select from pg_index i where i.indrelid = rel and i.indisvalid and i.indexprs is null
-        and (i.indpred is null or c ? 'mark')
+        -- Rows that are marked stay: without a predicate each look at a key would walk over them.
+        and (i.indpred is not null) = (c ? 'mark')
         and (i.indkey[0] = nums[1] and i.indkey[1] = nums[2]
              or i.indkey[0] = nums[3] and i.indkey[1] = nums[1] and i.indkey[2] = nums[2])) then
-      return next format('to keep keys in order an index is needed: create index concurrently on %s (%I, %I)', relation, c ->> 'key',
-        coalesce(c ->> 'order', c ->> 'id'));
+      return next format('to keep keys in order an index is needed: create index concurrently on %s (%I, %I)%s', relation, c ->> 'key',
+        coalesce(c ->> 'order', c ->> 'id'), case when c ? 'mark' then format(' where the row is not marked in %I', c ->> 'mark') else '' end);
     end if;
     if c ? 'tenant' and not (select a.attnotnull from pg_attribute a where a.attrelid = rel and a.attname = c ->> 'tenant' and a.attnum > 0) then
       return next format('to keep keys in order column %I of table %s must be not null', c ->> 'tenant', relation);

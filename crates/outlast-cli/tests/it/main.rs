@@ -13,6 +13,7 @@ mod emit;
 mod events;
 mod jobs;
 mod migrate;
+mod outbox;
 mod own;
 mod parked;
 mod push;

@@ -14,6 +14,7 @@ mod lanes;
 mod operators;
 mod order;
 mod outage;
+mod outbox;
 mod place;
 mod pooler;
 mod relay;

@@ -12,6 +12,7 @@ mod fair;
 mod house;
 mod lease;
 mod order;
+mod outbox;
 mod parked;
 mod plans;
 mod restore;
