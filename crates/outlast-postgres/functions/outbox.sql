@@ -65,11 +65,13 @@ end $$;
 -- The id of the event of a row: the same at every attempt, by every relay, after a restore. Not of the row's id alone, which
 -- comes again when a sequence is reset: then every inbox would take the new event for the old one.
 create or replace function outlast._outbox_event_id(identity text, row_id text, row_at bigint) returns uuid
-language sql immutable parallel safe
+language plpgsql immutable parallel safe
 as $$
-  select (substr(h, 1, 12) || '8' || substr(h, 14, 3) || translate(substr(h, 17, 1), '0123456789abcdef', '89ab89ab89ab89ab') || substr(h, 18, 15))::uuid
-  from (select encode(sha256(convert_to(length(identity) || ' ' || identity || ' ' || row_at || ' ' || row_id, 'UTF8')), 'hex') as h) x
-$$;
+declare
+  h text := encode(sha256(convert_to(length(identity) || ' ' || identity || ' ' || row_at || ' ' || row_id, 'UTF8')), 'hex');
+begin
+  return (substr(h, 1, 12) || '8' || substr(h, 14, 3) || translate(substr(h, 17, 1), '0123456789abcdef', '89ab89ab89ab89ab') || substr(h, 18, 15))::uuid;
+end $$;
 
 -- The table of an outbox as this login sees it, and the type of a column of it; null where there is none.
 create or replace function outlast._outbox_oid(o outlast._outbox) returns oid

@@ -69,9 +69,10 @@ as $$
   where r.consumer = _outbox_gone.consumer and r.row_id = u.row_id and r.row_at = u.row_at and r.token is null
 $$;
 
--- Why a row can never be published, whatever the broker says; null: it can. `most`: bytes of a message.
+-- Why a row can never be published, whatever the broker says; null: it can. `most`: bytes of a message. Stable, so that it is
+-- inlined into what asks it for a thousand rows.
 create or replace function outlast._outbox_unfit(m outlast._outbox_map, f outlast._outbox_found, most int) returns text
-language sql immutable parallel safe
+language sql stable
 as $$
   select case
     when (f).size > most then format('the message is refused: payload of %s bytes is over the limit of %s of the broker', (f).size, most)
@@ -191,6 +192,16 @@ begin
     found_all := array(select u from unnest(found_all) u where u.key is null) || here;
   end if;
 
+  if not exists (select from unnest(found_all) u where outlast._outbox_unfit(m, u, most) is not null) then
+    -- Nearly always: all at once, because each turn of a loop would copy what it has so far.
+    took := array(
+      select row(t.row_id, t.row_at, t."time", t.tenant, t.key, t.topic, t.type, t.headers, t.size, t.lapses, t.nth)::outlast._outbox_found
+      from (select x.*, sum(x.size) over (order by x.place) as upto
+            from unnest(found_all) with ordinality x (row_id, row_at, "time", tenant, key, topic, type, headers, size, lapses, nth, place)) t
+      where t.place <= n and (t.place = 1 or t.upto <= bytes) order by t.place);
+    left_over := cardinality(took) < cardinality(found_all);
+    found_all := '{}';
+  end if;
   foreach f in array found_all loop
     lot := case when m.ordered and f.key is not null then jsonb_build_array(f.tenant, f.key)::text end;
     continue when lot = any (stopped);

@@ -15,7 +15,7 @@ create table outlast._outbox (
 -- Rows of theirs that somebody publishes, or may have published. Inserted by a claim, deleted when the broker has confirmed, in
 -- the commit that deletes theirs. Without a token nobody has it: its owner was lost, or has put it off.
 create table outlast._outbox_row (
-  consumer        int not null references outlast._consumer (id),
+  consumer        int not null,
   row_id          text not null,               -- of theirs, as text
   row_at          bigint not null,             -- its time in microseconds since 1970; 0 where they have none
   event_id        uuid not null,
