@@ -12,5 +12,5 @@ select name,
        quarantined,
        unreadable
 from outlast.consumer
-where broker is not null and state <> 'retired' and ($1::text is null or name = $1)
+where broker is not null and broker <> 'outbox' and state <> 'retired' and ($1::text is null or name = $1)
 order by name

@@ -70,6 +70,8 @@ pub(super) fn serve<S: Clone + Send + Sync + 'static>(
             broker: "outbox".into(),
             topic: outbox.shown_table(),
             subscription: name.clone(),
+            // Nobody delivers: a claim is a lease.
+            ack_within: common.settings.lease,
         };
         let consumer = register_reading(&common, planned, Some(reads)).await?;
         let ids = vec![consumer.id];
