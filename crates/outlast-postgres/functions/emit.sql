@@ -1,3 +1,18 @@
+-- What nearly every event is: JSON without a name of its own. Inlined into what asks it. Where it is false, each refusal has its
+-- own words in check.sql.
+create or replace function outlast._is_plain(type text, payload text, key text, tenant text, version int) returns boolean
+language sql stable parallel safe                -- json is read by a stable function: an immutable one would not be inlined
+as $$
+  select type ~ '^[a-z0-9._/-]+$' collate "C" and octet_length(type) <= 100 and version between 1 and 32767
+    and (tenant = '' or octet_length(tenant) <= 200 and tenant !~ '[[:cntrl:]]')
+    -- Longer ones are looked at one by one, also for whether their routes could ever send them.
+    and (key is null or octet_length(key) <= 300)
+    and octet_length(payload) <= 16384 and strpos(payload, '\u0000') = 0
+    and (octet_length(payload) <= 200
+         or octet_length(payload) - octet_length(replace(replace(payload, '[', ''), '{', '')) <= 100)
+    and payload::json is not null
+$$;
+
 -- The public door of the log. One statement of the caller's own transaction; durable when that commits, gone when it
 -- does not. Exactly the given bytes are stored and delivered. Never notifies workers that are awake, and none at all
 -- unless the setting wake says so: that would serialise commits. A payload with a codec_key is ciphertext: its content type
@@ -30,17 +45,10 @@ begin
   -- costs its preparation in every transaction, and a function called by it once more. Whoever fails here is looked at
   -- below, where each refusal has its own words.
   begin
-    _plain := emit.type ~ '^[a-z0-9._/-]+$' collate "C" and octet_length(emit.type) <= 100
-      and coalesce(emit.dedup, emit.source, emit.subject, emit.actor, emit.traceparent, emit.codec_key) is null
+    _plain := coalesce(emit.dedup, emit.source, emit.subject, emit.actor, emit.traceparent, emit.codec_key) is null
       and emit.event_id is null and emit.headers is null and emit.bytes is null and emit.digest is null and not emit.strict_key
-      and emit.content_type = 'application/json' and emit.version between 1 and 32767
-      and (emit.tenant = '' or octet_length(emit.tenant) <= 200 and emit.tenant !~ '[[:cntrl:]]')
-      -- Longer ones are looked at below, also for whether their routes could ever send them.
-      and (emit.key is null or octet_length(emit.key) <= 300)
-      and octet_length(emit.payload) <= 16384 and strpos(emit.payload, '\u0000') = 0
-      and (octet_length(emit.payload) <= 200
-           or octet_length(emit.payload) - octet_length(replace(replace(emit.payload, '[', ''), '{', '')) <= 100)
-      and emit.payload::json is not null and not pg_is_in_recovery();
+      and emit.content_type = 'application/json'
+      and outlast._is_plain(emit.type, emit.payload, emit.key, emit.tenant, emit.version) and not pg_is_in_recovery();
   exception when invalid_text_representation then _plain := false;
   end;
   if _plain then
@@ -155,6 +163,43 @@ begin
     outlast._traceparent(emit.traceparent), emit.content_type, emit.codec_key, emit.headers, _bytes);
   _ok := outlast._woken();
   new := true;
+end $$;
+
+-- The same for the adapters of Rust, whose statements are parsed each time they are sent (so they are right behind any
+-- pooler): named arguments and the defaults of those left out cost them twice what is done here. Answers as `emit` does, as
+-- text: id, new, conflict, expired, first digest, xid.
+create or replace function outlast._emit(type text, payload text, key text, tenant text, version text) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  _plain boolean;
+  _ok boolean;
+  _xid xid8;
+  _log_id bigint;
+  _at timestamptz;
+  _ms bigint;
+  _id uuid;
+begin
+  begin
+    _plain := outlast._is_plain(_emit.type, _emit.payload, _emit.key, _emit.tenant, _emit.version::int) and not pg_is_in_recovery();
+  exception when invalid_text_representation then _plain := false;
+  end;
+  if not coalesce(_plain, false) then
+    return outlast.emit(type => _emit.type, payload => _emit.payload, key => _emit.key, tenant => _emit.tenant, version => _emit.version::int)::text;
+  end if;
+  -- As in `emit`: the transaction id before the log id, the time after it.
+  _xid := pg_current_xact_id();
+  _log_id := nextval('outlast._event_id');
+  _at := outlast.clock();
+  _ms := floor(date_part('epoch', _at) * 1000)::bigint;
+  _id := (lpad(to_hex(_ms), 12, '0') || '7' || substr(gen_random_uuid()::text, 16))::uuid;
+  insert into outlast._event (slot, schema_version, id, xid, event_id, emitted_at, type, tenant, key, content_type, payload)
+  values (_ms / 43200000 & 15, _emit.version::int, _log_id, _xid, _id, _at, _emit.type, _emit.tenant, _emit.key,
+    'application/json', convert_to(_emit.payload, 'UTF8'));
+  _ok := outlast._woken();
+  return _id || ',t,f,f,,' || _xid;
 end $$;
 
 -- The same for a caller that has jsonb at hand. Key order and number spelling are then jsonb's, not the caller's.

@@ -17,6 +17,7 @@ as $$
     ('cancel',            '{emitter,engine}', true),
     ('cancel_key',        '{emitter,engine}', true),
     ('status',            '{emitter,engine,reader}', true),
+    ('_emit',             '{emitter,engine}', true),
     ('_emitted',          '{emitter,engine}', true),
     ('clock',             '{emitter,engine,reader}', false),       -- inlined into what asks it, also into the views
     ('claim',             '{engine}', true),
