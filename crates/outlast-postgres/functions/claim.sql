@@ -137,8 +137,10 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
   insert into outlast._process (process, seq, nonce, written_at) values (process, seq, nonce, outlast.clock());
-  -- From below nothing: under a held snapshot the dead ones of a whole day would be walked each time.
-  delete from outlast._process p where p.process = _remember.process and p.seq between acked - 50 and acked - 1;
+  -- Some at once, and from below nothing: under a held snapshot the dead ones of a whole day would be walked each time.
+  if seq % 16 = 0 then
+    delete from outlast._process p where p.process = _remember.process and p.seq between acked - 50 and acked - 1;
+  end if;
 end $$;
 
 -- The consumer, if it may claim now; else null. Refuses what could never be right.
@@ -179,10 +181,9 @@ end $$;
 -- or `side_lanes` side lanes (as many, if not told). The lane that was claimed least recently comes first: one that
 -- lags starves no other. Takes its own tick when a window is used up. Answers no row when there is nothing, one row
 -- without a token when it only moved over what is not this consumer's, or not this lane's, and there may be more.
-create or replace function outlast._claim(
+create or replace function outlast._claim_in_general(
   consumer int, n int, max_bytes bigint, max_scan int, lease_ms int, max_lanes int,
-  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
-  holder text default null, side_lanes int default null)
+  process uuid, seq bigint, nonce uuid, acked bigint, holder text, side_lanes int)
 returns setof outlast._claimed
 language plpgsql volatile
 set jit = off
@@ -210,20 +211,11 @@ declare
   at timestamptz := outlast.clock();
   only_moved outlast._claimed;
   fresh uuid;
-  few bigint;                                    -- how many ids are new, if few are and nothing is special
 begin
-  c := outlast._claimable(_claim.consumer);
+  c := outlast._claimable(_claim_in_general.consumer);
   if c.id is null then return; end if;
   parts := outlast._lock_parts(c);
   if parts is null then return; end if;
-  if not c.ordered and c.tenants is null and c.sources is null and max_lanes > 0 then
-    few := outlast._few(c, least(n, 64));
-    if few = 0 then return; end if;
-    if few > 0 then
-      return query select f.* from outlast._claim_few(c, n, max_bytes, lease_ms, process, seq, nonce, acked, holder) f;
-      return;
-    end if;
-  end if;
   -- Their places, in a statement after the locks; and the consumer again, because the number of lanes changes under them.
   select * into c from outlast._consumer x where x.id = c.id;
   everyone := array(select p from outlast._places(c.id, parts) p);
@@ -323,8 +315,8 @@ begin
     -- One lane: its rows need no join, and come in order.
     fresh := gen_random_uuid();
     here := together[1];
-    insert into outlast._lease (token, room, consumer, lane, seq, process, holder, ids_xor, expires_at)
-    values (fresh, 'batch', here.consumer, here.lane, here.seq, _claim.process, _claim.holder,
+    insert into outlast._lease (token, room, consumer, lane, seq, process, holder, events, ids_xor, expires_at)
+    values (fresh, 'batch', here.consumer, here.lane, here.seq, _claim_in_general.process, _claim_in_general.holder, here.events,
             outlast._ids_xor(array(select g.event_id from unnest(got) g)), at + make_interval(secs => lease_ms / 1000.0));
     return query
       select fresh, e.event_id, e.id, e.type, e.schema_version::int, e.tenant, e.key, e.actor, e.correlation_id,
@@ -335,8 +327,8 @@ begin
   end if;
   return query
     with lease as (
-      insert into outlast._lease (token, room, consumer, lane, seq, process, holder, ids_xor, expires_at)
-      select gen_random_uuid(), 'batch', c.id, p.lane, p.seq, _claim.process, _claim.holder,
+      insert into outlast._lease (token, room, consumer, lane, seq, process, holder, events, ids_xor, expires_at)
+      select gen_random_uuid(), 'batch', c.id, p.lane, p.seq, _claim_in_general.process, _claim_in_general.holder, p.events,
              outlast._ids_xor(array(select g.event_id from unnest(got) g where g.lane = p.lane % 1024)),
              at + make_interval(secs => lease_ms / 1000.0)
       from unnest(together) p

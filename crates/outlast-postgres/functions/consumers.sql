@@ -128,7 +128,7 @@ begin
   from outlast._lease l
   join outlast._batch x on (x.consumer, x.lane, x.seq) = (l.consumer, l.lane, l.seq)
   cross join lateral outlast._left(x)
-  where l.room = 'batch' and l.consumer = of_id;
+  where l.room = 'batch' and l.consumer = of_id and l.lane is not null;
   in_flight := in_flight + (
     select count(*) from outlast._delivered d
     where d.consumer = of_id and d.token is not null and not exists (select from outlast._sealed(of_id, array[d.event_id])));
@@ -210,7 +210,7 @@ begin
   join outlast._batch x on (x.consumer, x.lane, x.seq) = (l.consumer, l.lane, l.seq)
   cross join lateral outlast._left(x) r
   join outlast._event e on e.slot = r.slot and e.id = r.id
-  where l.room = 'batch' and l.consumer = c.id and outlast._loses(c.id, remove_type.type, e.type);
+  where l.room = 'batch' and l.consumer = c.id and l.lane is not null and outlast._loses(c.id, remove_type.type, e.type);
   busy := busy + (select count(*) from outlast._parked p
                   where p.consumer = c.id and p.token is not null and outlast._loses(c.id, remove_type.type, p.type));
   if busy > 0 then return busy; end if;

@@ -39,18 +39,67 @@ set lock_timeout = '8s'
 as $$
 declare
   l outlast._lease;
-  n int;
+  n int := 0;
 begin
-  perform outlast._check_isolation();
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform outlast._check_isolation();
+  end if;
   -- The locks of an end first. Two that each hold the shared lock of a seal and want the exclusive one never end.
   l := outlast._take(token);
   if l.token is null then perform outlast._prove(token); end if;         -- which says that it is lost
-  n := outlast._write_seals(l, ids, repeated, alone => true);
-  n := outlast._end(l, case when repeated then 0 else n end, outlast._ids_xor(ids));
+  if repeated or not outlast._end_whole(l, ids) then
+    n := outlast._write_seals(l, ids, repeated, alone => true);
+    n := outlast._end(l, case when repeated then 0 else n end, outlast._ids_xor(ids));
+  end if;
   if process is not null then
     perform outlast._remember(process, seq, nonce, acked);
   end if;
   return n;
+end $$;
+
+-- The seals and the end of a batch, if these are all of its events and nothing of it is parked: as _write_seals and _end, in as
+-- few statements as can be. Answers false, and has done nothing, where that is not so.
+create or replace function outlast._end_whole(l outlast._lease, ids uuid[]) returns boolean
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  of_id int := l.consumer;
+  of_lane int := l.lane;
+  of_seq bigint := l.seq;
+  ends record;
+  slots smallint[];
+begin
+  -- Only what was reclaimed, or given back, has marks of what has started.
+  if l.room <> 'batch' or l.reclaims > 0 or l.expires_at = 'epoch' or l.events is distinct from cardinality(ids)
+    or l.ids_xor is distinct from outlast._ids_xor(ids) then
+    return false;
+  end if;
+  slots := outlast._inbox_slots(ids);
+  if cardinality(slots) > 1 then return false; end if;
+  -- The newest row of its lane stays: the lane stands there. Of a side lane only a look at its main lane tells.
+  select of_lane < 1024 and not exists (
+           select from outlast._batch y where y.consumer = of_id and y.lane = of_lane and y.seq > of_seq) as is_place,
+         exists (select from outlast._parked p where p.consumer = of_id and p.event_id = any (ids)) as has_parked
+  into ends;
+  if ends.has_parked then return false; end if;
+  if current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  if cardinality(ids) = 1 then
+    insert into outlast._processed_event (event_id, at, consumer, slot, outcome) values (ids[1], outlast.clock(), of_id, slots[1], 'd');
+  else
+    insert into outlast._processed_event (event_id, at, consumer, slot, outcome)
+    select u, outlast.clock(), of_id, slots[1], 'd' from unnest(ids) u;
+  end if;
+  if not ends.is_place then
+    delete from outlast._batch x
+    where x.consumer = of_id and x.lane = of_lane and x.seq = of_seq and (of_lane < 1024 or not outlast._is_place(x));
+  end if;
+  delete from outlast._lease x where x.token = l.token;
+  return true;
 end $$;
 
 -- The end of one lease that this transaction has taken. A key that its event has led is handed on, if that is complete.
@@ -218,9 +267,9 @@ begin
     select * from (
       select * from outlast._in_work(_sweep.consumer)
       union all
-      select * from outlast._lease y where y.room = 'parked' and y.consumer = _sweep.consumer
+      select * from outlast._lease y where y.room = 'parked' and y.consumer = _sweep.consumer and y.lane is null
       union all
-      select * from outlast._lease y where y.room = 'delivered' and y.consumer = _sweep.consumer) x
+      select * from outlast._lease y where y.room = 'delivered' and y.consumer = _sweep.consumer and y.lane is null) x
     where x.holder = _sweep.holder or outlast._lapsed(x.expires_at)
   loop
     if l.room = 'delivered' then

@@ -138,7 +138,7 @@ begin
       continue when taken > 0 or exists (
         select from outlast._lease y
         join outlast._parked x on x.token = y.token
-        where y.room = 'parked' and y.process = _claim_parked.process and x.crashes > 0);
+        where y.room = 'parked' and y.event_id is not null and y.process = _claim_parked.process and x.crashes > 0);
       n := 1;
     end if;
     taken := taken + 1;

@@ -164,7 +164,7 @@ begin
   select x.* into r from outlast._rewind x join outlast._consumer c on c.id = x.consumer
   where x.consumer = _rewind_claim.consumer and x.state = 'running' and c.state = 'active';
   if r.id is null then return; end if;
-  select * into l from outlast._lease x where x.room = 'rewind' and x.consumer = r.consumer;
+  select * into l from outlast._lease x where x.room = 'rewind' and x.consumer = r.consumer and x.lane is null;
   if l.token is not null then
     if not outlast._lapsed(l.expires_at) then return; end if;
     -- Ended like any other, with both locks; neither waits.
@@ -172,8 +172,8 @@ begin
     if l.token is null or not outlast._lapsed(l.expires_at) or not pg_try_advisory_xact_lock(outlast._lease_lock(l.token)) then return; end if;
     delete from outlast._lease x where x.token = l.token;
   end if;
-  insert into outlast._lease (token, room, consumer, process, expires_at)
-  values (fresh, 'rewind', r.consumer, _rewind_claim.process, outlast.clock() + make_interval(secs => lease_ms / 1000.0))
+  insert into outlast._lease (token, room, consumer, event_id, process, expires_at)
+  values (fresh, 'rewind', r.consumer, '00000000-0000-0000-0000-000000000000', _rewind_claim.process, outlast.clock() + make_interval(secs => lease_ms / 1000.0))
   on conflict do nothing;
   if not found then return; end if;
   return query select fresh, r.id, r.round;

@@ -85,6 +85,17 @@ begin
       select count(*) as n from outlast._parked p
       where p.consumer = k.consumer and p.tenant = k.tenant and p.key = k.key and p.state = 'behind') b
     where b.n <> k.behind or (k.at_limit and k.behind < c.behind_most);
+  return query select 'no batch is of a lane that there cannot be',
+    count(*), min(format('%s, lane %s', b.consumer, b.lane))
+    from outlast._batch b
+    where (b.lane >= 0 and b.hi >= b.lo and b.lane % 1024 < b.parts and (b.lane >= 1024) = (b.tenants is not null)
+           and (b.without is null) = (b.sides is null) and (b.sides is null or b.lane < 1024)) is not true;
+  return query select 'a lease has what its room has',
+    count(*), min(l.token::text)
+    from outlast._lease l
+    where (l.room = 'batch') <> (l.seq is not null) or (l.room = 'batch') <> (l.lane is not null)
+       or (l.room in ('parked', 'rewind')) <> (l.event_id is not null)
+       or (l.room in ('poller', 'maintenance')) <> (l.consumer is null);
   return query select 'every lease names what it leases',
     count(*), min(l.token::text)
     from outlast._lease l

@@ -100,10 +100,10 @@ create or replace view outlast.consumer as
 select c.name, c.state, c.reason, c.ordered, c.lanes, c.start, c.owner, c.attempts, c.created_at,
        (select array_agg(t.type order by t.type) from outlast._consumer_type t where t.consumer = c.id) as types,
        s.ids as ids_behind,
-       (select count(*) from outlast._lease l where l.consumer = c.id and l.room = 'batch') as batches,
+       (select count(*) from outlast._lease l where l.consumer = c.id and l.lane is not null and l.room = 'batch') as batches,
        (select coalesce(sum(b.events), 0) from outlast._lease l
           join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq)
-        where l.consumer = c.id and l.room = 'batch')
+        where l.consumer = c.id and l.lane is not null and l.room = 'batch')
        + (select count(*) from outlast._delivered d where d.consumer = c.id and d.token is not null) as in_flight,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'retry') as retrying,
        (select count(*) from outlast._parked p where p.consumer = c.id and p.state = 'quarantined') as quarantined,

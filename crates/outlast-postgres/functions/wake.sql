@@ -47,7 +47,7 @@ declare
   at timestamptz := outlast.clock();
 begin
   foreach s in array outlast._log_slots(at, at) loop
-    if exists (select from outlast._event e where e.slot = s and e.id > _visible_above.last) then return true; end if;
+    if outlast._leaf_above(s, _visible_above.last) then return true; end if;
   end loop;
   return false;
 end $$;
@@ -88,8 +88,8 @@ begin
     if c.state = 'active' and not news then
       lapsed :=
         exists (select from outlast._in_work(c.id) x where outlast._lapsed(x.expires_at))
-        or exists (select from outlast._lease x where x.room = 'parked' and x.consumer = c.id and outlast._lapsed(x.expires_at))
-        or exists (select from outlast._lease x where x.room = 'delivered' and x.consumer = c.id and outlast._lapsed(x.expires_at));
+        or exists (select from outlast._lease x where x.room = 'parked' and x.consumer = c.id and x.lane is null and outlast._lapsed(x.expires_at))
+        or exists (select from outlast._lease x where x.room = 'delivered' and x.consumer = c.id and x.lane is null and outlast._lapsed(x.expires_at));
       if exists (select from outlast._parked p where p.consumer = c.id and p.state = 'waiting-version') then
         parked_ms := 0;
       else

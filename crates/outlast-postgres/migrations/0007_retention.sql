@@ -44,9 +44,6 @@ create table outlast._ring_slot (
 );
 insert into outlast._ring_slot (ring, slot) select r, s from unnest(array['log', 'inbox']) r, generate_series(0, 15) s;
 
--- One maintenance process of the database, like the one poller.
-create unique index _lease_maintenance on outlast._lease (room) where room = 'maintenance';
-
 -- Old deduplication keys are found by it.
 create index _dedup_taken on outlast._dedup (taken_at);
 

@@ -10,7 +10,7 @@ alter table outlast._consumer
   add check ((broker is null) = (topic is null) and (broker is null) = (subscription is null)),
   add check (broker is null or lanes = 1);
 
-create index _lease_delivered on outlast._lease (consumer) where room = 'delivered';
+create index _lease_delivered on outlast._lease (consumer) where lane is null;
 
 -- What a consumer was handed by a broker and has not settled, a row for each event: whoever gets the same event once more
 -- finds it. The rows of one claim have one token; without one their owner is gone, and the broker will deliver them again.

@@ -84,6 +84,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("sendable", include_str!("../../functions/sendable.sql")),
     ("emit", include_str!("../../functions/emit.sql")),
     ("landed", include_str!("../../functions/landed.sql")),
+    ("leaf", include_str!("../../functions/leaf.sql")),
     ("window", include_str!("../../functions/window.sql")),
     ("lane", include_str!("../../functions/lane.sql")),
     ("lease", include_str!("../../functions/lease.sql")),

@@ -59,8 +59,8 @@ async fn an_event_of_an_asynchronous_commit_is_durable_before_it_is_handed_out()
 
     // Without it the event is handed out and then never was. The server may write by itself, so it gets some tries.
     let raise = "perform set_config('synchronous_commit', 'on', true);";
-    for claim in ["_claim", "_claim_few"] {
-        assert_eq!(text_of(claim).matches(raise).count(), 1);
+    for claim in ["_claim", "_claim_in_general"] {
+        assert!(text_of(claim).contains(raise));
         let planted = text_of(claim).replace(raise, "null;");
         sql::run(&connect(&server).await, &planted).await;
     }

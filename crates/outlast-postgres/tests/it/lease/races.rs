@@ -170,8 +170,11 @@ async fn a_batch_row_that_nobody_needs_goes_with_the_next_claim() {
 async fn two_ends_of_one_batch_with_seals_in_one_of_them_do_not_wait_for_each_other() {
     for planted in [false, true] {
         let house = House::new().await;
-        let gate = "perform pg_advisory_xact_lock_shared(4713);\n  perform outlast._take(token);\n  n := outlast._end(";
-        let mut pieces = vec![("n := outlast._end(", gate)];
+        let ends = "if repeated or not outlast._end_whole(";
+        let gate = format!(
+            "perform pg_advisory_xact_lock_shared(4713);\n  perform outlast._take(token);\n  {ends}"
+        );
+        let mut pieces = vec![(ends, gate.as_str())];
         if planted {
             pieces.push(("l := outlast._take(token);", "l := outlast._prove(token);"));
         }

@@ -19,8 +19,8 @@ async fn nothing_is_lost_when_the_clock_jumps_over_borders_of_slots() {
         house.plant("emit", &[GAP_IN_EMIT]).await;
         let gap = "perform pg_sleep(random() * 0.004);\n  ";
         let steps = [
-            "select pg_current_snapshot() into t.snap",
-            "select coalesce(pg_sequence_last_value",
+            "t.snap := pg_current_snapshot()",
+            "t.hi := coalesce(pg_sequence_last_value",
             "t.h := pg_current_xact_id()",
         ];
         let slowed = steps.map(|step| (step, format!("{gap}{step}")));
