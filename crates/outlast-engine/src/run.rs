@@ -109,8 +109,8 @@ where
     let maintenance_only = plan.maintenance_only;
     let place = Place::new(plan.settings.deployment.clone()).schema(target.in_schema());
     let connections = pool(&target, &place)?;
-    let store = Store::new(connections.clone(), place.clone());
     let pooled = check(&target, &place).await?;
+    let store = Store::new(connections.clone(), place.clone()).prepares(!pooled);
     let leases = Leases::new(plan.settings.lease);
     let (common, planned, jobs, relays) = Common::of(plan, &store, &leases);
     let consumers = register(&common, planned).await?;
