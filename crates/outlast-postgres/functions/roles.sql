@@ -59,6 +59,7 @@ as $$
     -- What the statements of a worker call.
     ('_accepted',         '{engine}', true),
     ('_arrive',           '{engine}', true),
+    ('_await',            '{engine}', true),
     ('_check_settings',   '{engine}', true),
     ('_claim',            '{engine}', true),
     ('_claim_delivered',  '{engine}', true),

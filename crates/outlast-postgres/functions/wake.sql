@@ -52,6 +52,43 @@ begin
   return false;
 end $$;
 
+-- A look that waits for news in the server: until an id is drawn, `most_ms` at most, and then some milliseconds for the commit
+-- of who has drawn it. To wake up here each millisecond costs a twentieth of a look that comes from outside.
+create or replace function outlast._await(last bigint, most_ms int, out snap text, out last_id bigint, out own text, out visible boolean)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+  slept text;
+  commits int := 0;
+  slots smallint[];
+begin
+  for i in 1..most_ms loop
+    exit when coalesce(pg_sequence_last_value('outlast._event_id'), 0) <> _await.last;
+    slept := pg_sleep(0.001)::text;
+  end loop;
+  if coalesce(pg_sequence_last_value('outlast._event_id'), 0) > _await.last then
+    slots := outlast._log_slots(outlast.clock(), outlast.clock());
+    loop
+      visible := outlast._leaf_above(slots[1], _await.last) or cardinality(slots) > 1 and outlast._leaf_above(slots[2], _await.last);
+      exit when visible or commits >= 3;
+      commits := commits + 1;
+      slept := pg_sleep(0.001)::text;
+    end loop;
+  end if;
+  -- As in any look: the snapshot, the last id, and, if that has moved, an own transaction id.
+  snap := pg_current_snapshot()::text;
+  last_id := coalesce(pg_sequence_last_value('outlast._event_id'), 0);
+  if last_id <> _await.last then
+    own := pg_current_xact_id()::text;
+    -- Whoever has ended before the snapshot was taken is waited for by nobody.
+    if visible is not true then visible := outlast._visible_above(_await.last); end if;
+  end if;
+end $$;
+
 -- The elected poller goes: another may be elected at once.
 create or replace function outlast._resign(token uuid) returns void
 language plpgsql volatile

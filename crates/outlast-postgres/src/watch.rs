@@ -41,6 +41,11 @@ impl Watch {
          from (select s.snap, coalesce(pg_sequence_last_value('outlast._event_id'), 0) as last
                from (select pg_current_snapshot() as snap offset 0) s offset 0) x";
 
+    /// A look that waits in the server until an id is drawn, `$2` milliseconds at most: [`look`](Self::LOOK) and
+    /// [`visible`](Self::VISIBLE) in one. Only when [`is_settled`](Self::is_settled): who is waited for otherwise draws no id when he ends.
+    pub const AWAIT: &'static str =
+        "select snap, last_id, own, visible from outlast._await($1, $2)";
+
     /// Whether there is an event above the id `$1` that can be seen by now.
     pub const VISIBLE: &'static str = "select outlast._visible_above($1)";
 

@@ -50,6 +50,10 @@ const _: () = {
 const AWAKE: Duration = Duration::from_millis(50);
 /// How often it looks while it may not sleep, because somebody who emitted has not ended yet.
 const RESTLESS: Duration = Duration::from_millis(5);
+/// Events flow, as long as looks come so close one after the other.
+const FAST: Duration = Duration::from_millis(2);
+/// While events flow a look waits in the server, so long at most: nothing else is heard meanwhile.
+const AT_MOST: Duration = Duration::from_millis(20);
 /// A connection that lived so long was a good one.
 const GOOD: Duration = Duration::from_secs(5);
 
@@ -169,15 +173,19 @@ async fn serve(
         }
         // Who is told has no need to look, but does when he proves himself.
         let told = way == Way::Notify && proven && (elected.is_none() || listener.is_asleep());
-        if !told && look(&mut listener, bell, elected).await? {
+        let waits =
+            elected.is_some() && way != Way::Notify && pause(traffic) <= Instant::now() + FAST;
+        let most = if waits { AT_MOST } else { Duration::ZERO };
+        if !told && look(&mut listener, bell, elected, most).await? {
             traffic = Instant::now();
         }
         let until = match (elected, way) {
+            (Some(_), Way::Poll | Way::Deaf) if waits && listener.may_wait() => Instant::now(),
             (Some(_), Way::Notify) if listener.is_asleep() => prove_at,
             (Some(_), Way::Notify) if traffic.elapsed() < AWAKE => pause(traffic),
             (Some(_), Way::Notify) => {
                 if listener.lie_down().await? {
-                    if look(&mut listener, bell, elected).await? {
+                    if look(&mut listener, bell, elected, Duration::ZERO).await? {
                         traffic = Instant::now();
                         listener.get_up().await?;
                     }
@@ -221,8 +229,13 @@ fn pause(traffic: Instant) -> Instant {
 }
 
 /// A look, and what follows from news.
-async fn look(listener: &mut Listener, bell: &Bell, elected: Option<Uuid>) -> Result<bool, Error> {
-    let news = listener.look().await?;
+async fn look(
+    listener: &mut Listener,
+    bell: &Bell,
+    elected: Option<Uuid>,
+    most: Duration,
+) -> Result<bool, Error> {
+    let news = listener.look(most).await?;
     if news {
         bell.ring();
         if elected.is_some() {

@@ -54,8 +54,9 @@ pub(super) struct Listener {
     /// The server process of our session.
     own: i32,
     watch: Watch,
-    /// The look, prepared: most of what it costs is to be parsed and planned. None where the session is not ours.
-    prepared: Option<Statement>,
+    /// The look and the one that waits, prepared: most of what they cost is to be parsed and planned. None where the session is
+    /// not ours.
+    prepared: Option<[Statement; 2]>,
     /// Whether we hold the lock.
     asleep: bool,
     /// Heard when nobody waited for it.
@@ -73,7 +74,11 @@ impl Listener {
             None
         } else {
             let look = schema.statement(Watch::LOOK);
-            Some(within(client.prepare_typed(look, &[Type::INT8])).await??)
+            let waits = schema.statement(Watch::AWAIT);
+            Some([
+                within(client.prepare_typed(look, &[Type::INT8])).await??,
+                within(client.prepare_typed(waits, &[Type::INT8, Type::INT4])).await??,
+            ])
         };
         Ok(Self {
             client,
@@ -87,11 +92,26 @@ impl Listener {
         })
     }
 
-    /// Whether claims may find something that they did not find before.
-    pub(super) async fn look(&mut self) -> Result<bool, Error> {
+    /// Whether claims may find something that they did not find before. Waits for that in the server, so long at most, if it can
+    /// and nobody is waited for who may draw no id any more.
+    pub(super) async fn look(&mut self, most: Duration) -> Result<bool, Error> {
         let last = self.watch.last();
+        if let Some([_, waits]) = &self.prepared
+            && self.watch.is_settled()
+            && !most.is_zero()
+        {
+            let most = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
+            let rows = within(self.client.query(waits, &[&last, &most])).await??;
+            return Ok(match self.watch.news(&rows)? {
+                News::None => false,
+                News::Some => true,
+                News::Above(_) => rows
+                    .first()
+                    .is_none_or(|row| row.get::<_, Option<bool>>(3).unwrap_or(true)),
+            });
+        }
         let rows = match &self.prepared {
-            Some(look) => within(self.client.query(look, &[&last])).await??,
+            Some([look, _]) => within(self.client.query(look, &[&last])).await??,
             None => {
                 let look = self.schema.statement(Watch::LOOK);
                 let last = [(&last as _, Type::INT8)];
@@ -106,6 +126,11 @@ impl Listener {
         let sql = self.schema.statement(Watch::VISIBLE);
         let rows = within(self.client.query_typed(sql, &[(&above, Type::INT8)])).await??;
         Ok(rows.first().is_none_or(|row| row.get(0)))
+    }
+
+    /// Whether a look can wait in the server.
+    pub(super) fn may_wait(&self) -> bool {
+        self.prepared.is_some() && self.watch.is_settled()
     }
 
     /// Wakes the other processes.
