@@ -95,7 +95,7 @@ begin
     from outlast._lease l
     where (l.room = 'batch') <> (l.seq is not null) or (l.room = 'batch') <> (l.lane is not null)
        or (l.room in ('parked', 'rewind')) <> (l.event_id is not null)
-       or (l.room in ('poller', 'maintenance')) <> (l.consumer is null);
+       or (l.room in ('poller', 'maintenance', 'job')) <> (l.consumer is null);
   return query select 'every lease names what it leases',
     count(*), min(l.token::text)
     from outlast._lease l

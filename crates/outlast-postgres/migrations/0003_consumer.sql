@@ -97,7 +97,7 @@ create table outlast._lease (
 -- Each insert prepares the conditions of all indexes; to compare a text costs it five times what a null does.
 create unique index _lease_batch on outlast._lease (consumer, lane, seq) where lane is not null;
 create unique index _lease_parked on outlast._lease (consumer, event_id) where event_id is not null;
-create unique index _lease_elected on outlast._lease (room) where consumer is null;   -- one poller, one maintenance
+create unique index _lease_elected on outlast._lease (room) where consumer is null and room in ('poller', 'maintenance');   -- one of each
 
 -- From where on a lane may have leases: below it none is left, and none comes. The newest row of a lane counts. What is
 -- dead of leases stays in their index while somebody holds an old snapshot.

@@ -170,7 +170,15 @@ impl<S: Clone + Send + Sync + 'static> Claim<S> {
             }
             crash::at(Point::Failed);
         }
-        if let Some(Left { tried, refused }) = tried.left {
+        if let Some(Left {
+            tried,
+            refused,
+            unreached,
+        }) = tried.left
+        {
+            if let (true, Some((_, why))) = (unreached, tried.first()) {
+                consumer.destination.unreached(whose, why).await;
+            }
             if let (true, Some((_, why))) = (refused, tried.first()) {
                 consumer.destination.refused(whose, why).await;
             }
