@@ -60,6 +60,13 @@ CREATE TYPE outlast._found AS (
 CREATE DOMAIN outlast._job_end_state AS "char"
 	CONSTRAINT _job_end_state_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char", 'x'::"char", 'a'::"char", 't'::"char", 'r'::"char", 'o'::"char"])));
 
+CREATE TYPE outlast._job_group AS (
+	account text,
+	tenant text,
+	priority smallint,
+	above bigint
+);
+
 CREATE DOMAIN outlast._job_kind AS "char"
 	CONSTRAINT _job_kind_check CHECK ((VALUE = ANY (ARRAY['j'::"char", 'c'::"char"])));
 
@@ -71,8 +78,47 @@ CREATE TYPE outlast._keyed AS (
 	key text
 );
 
+CREATE TYPE outlast._outbox_found AS (
+	row_id text,
+	row_at bigint,
+	"time" timestamp with time zone,
+	tenant text,
+	key text,
+	topic text,
+	type text,
+	headers jsonb,
+	size bigint,
+	lapses integer,
+	nth bigint
+);
+
+CREATE TYPE outlast._outbox_map AS (
+	name text,
+	identity text,
+	ordered boolean,
+	relation text,
+	oid oid,
+	kind "char",
+	id_type text,
+	at text,
+	"row" text,
+	joined text,
+	fields text,
+	payload text,
+	pending text,
+	key text,
+	tenant text,
+	sorted text,
+	done text,
+	needs_topic boolean,
+	content_type text
+);
+
 CREATE DOMAIN outlast._outcome AS "char"
 	CONSTRAINT _outcome_check CHECK ((VALUE = ANY (ARRAY['d'::"char", 's'::"char"])));
+
+CREATE DOMAIN outlast._room AS text
+	CONSTRAINT _room_check CHECK ((VALUE = ANY (ARRAY['batch'::text, 'parked'::text, 'delivered'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text, 'job'::text, 'outbox'::text])));
 
 CREATE TYPE outlast._taken_job AS (
 	token uuid,
@@ -136,6 +182,8 @@ CREATE TABLE outlast._consumer (
     broker text,
     topic text,
     subscription text,
+    ack_ms integer,
+    CONSTRAINT _consumer_ack_ms_check CHECK ((ack_ms > 0)),
     CONSTRAINT _consumer_attempts_check CHECK ((attempts > 0)),
     CONSTRAINT _consumer_behind_most_check CHECK ((behind_most > 0)),
     CONSTRAINT _consumer_broker_check CHECK ((broker ~ '^[a-z0-9._-]{1,40}$'::text)),
@@ -163,17 +211,12 @@ CREATE TABLE outlast._batch (
     parts integer NOT NULL,
     tenants text[],
     without text[],
-    sides integer[],
-    CONSTRAINT _batch_check CHECK ((hi >= lo)),
-    CONSTRAINT _batch_check1 CHECK (((lane % 1024) < parts)),
-    CONSTRAINT _batch_check2 CHECK (((lane >= 1024) = (tenants IS NOT NULL))),
-    CONSTRAINT _batch_check3 CHECK ((((without IS NULL) = (sides IS NULL)) AND ((sides IS NULL) OR (lane < 1024)))),
-    CONSTRAINT _batch_lane_check CHECK ((lane >= 0))
+    sides integer[]
 );
 
 CREATE TABLE outlast._lease (
     token uuid NOT NULL,
-    room text NOT NULL,
+    room outlast._room NOT NULL,
     consumer integer,
     lane integer,
     seq bigint,
@@ -181,11 +224,9 @@ CREATE TABLE outlast._lease (
     reclaims integer DEFAULT 0 NOT NULL,
     process uuid,
     holder text,
+    events integer,
     ids_xor bigint,
-    expires_at timestamp with time zone NOT NULL,
-    CONSTRAINT _lease_check CHECK (((room = 'batch'::text) = (seq IS NOT NULL))),
-    CONSTRAINT _lease_check1 CHECK (((room = 'parked'::text) = (event_id IS NOT NULL))),
-    CONSTRAINT _lease_room_check CHECK ((room = ANY (ARRAY['batch'::text, 'parked'::text, 'delivered'::text, 'poller'::text, 'maintenance'::text, 'rewind'::text, 'job'::text])))
+    expires_at timestamp with time zone NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -286,17 +327,48 @@ CREATE TABLE outlast._command (
     CONSTRAINT _command_next_check CHECK ((next = ANY (ARRAY['s'::"char", 'l'::"char", 'p'::"char"])))
 );
 
+CREATE TABLE outlast._outbox (
+    name text NOT NULL,
+    broker text NOT NULL,
+    ordered boolean NOT NULL,
+    definition jsonb NOT NULL,
+    identity text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT _outbox_broker_check CHECK ((broker ~ '^[a-z0-9._-]{1,90}$'::text)),
+    CONSTRAINT _outbox_definition_check CHECK ((jsonb_typeof((definition -> 'columns'::text)) = 'object'::text)),
+    CONSTRAINT _outbox_identity_check CHECK ((identity <> ''::text)),
+    CONSTRAINT _outbox_name_check CHECK ((name ~ '^[a-z0-9._-]{1,90}$'::text))
+);
+
+CREATE TABLE outlast._outbox_row (
+    consumer integer NOT NULL,
+    row_id text NOT NULL,
+    row_at bigint NOT NULL,
+    event_id uuid NOT NULL,
+    token uuid,
+    n integer NOT NULL,
+    tenant text,
+    key text,
+    lapses integer DEFAULT 0 NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT _outbox_row_check CHECK (((key IS NULL) OR (tenant IS NOT NULL)))
+);
+
 CREATE TABLE outlast._route (
     name text NOT NULL,
     broker text NOT NULL,
     topic text NOT NULL,
     types text[] NOT NULL,
     ordered boolean NOT NULL,
+    start text NOT NULL,
     attributes jsonb NOT NULL,
+    limits jsonb,
     changed_at timestamp with time zone NOT NULL,
     CONSTRAINT _route_attributes_check CHECK ((jsonb_typeof(attributes) = 'object'::text)),
     CONSTRAINT _route_broker_check CHECK ((broker ~ '^[a-z0-9._-]{1,90}$'::text)),
+    CONSTRAINT _route_limits_check CHECK ((jsonb_typeof(limits) = 'object'::text)),
     CONSTRAINT _route_name_check CHECK ((name ~ '^[a-z0-9._-]{1,90}$'::text)),
+    CONSTRAINT _route_start_check CHECK ((start = ANY (ARRAY['now'::text, 'earliest'::text]))),
     CONSTRAINT _route_topic_check CHECK (((length(topic) >= 1) AND (length(topic) <= 500))),
     CONSTRAINT _route_types_check CHECK (((cardinality(types) >= 1) AND (cardinality(types) <= 1000)))
 );
@@ -311,7 +383,7 @@ CREATE FUNCTION outlast.cancel(id uuid, reason text, tenant text DEFAULT ''::tex
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
-CREATE FUNCTION outlast.cancel_key(name text, key text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
+CREATE FUNCTION outlast.cancel_key(name text, key text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text, kind text DEFAULT 'job'::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -407,6 +479,11 @@ CREATE FUNCTION outlast.record(token uuid, id uuid, result text, answer bytea DE
     AS ..;
 
 CREATE FUNCTION outlast.register(consumer text, types text[], start text DEFAULT 'now'::text, ordered boolean DEFAULT false, lanes integer DEFAULT 16) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.release(token uuid) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -584,7 +661,11 @@ CREATE TABLE outlast._delivered (
     key text,
     log_id bigint,
     since timestamp with time zone NOT NULL,
-    CONSTRAINT _delivered_check CHECK (((key IS NULL) OR ((tenant IS NOT NULL) AND (log_id IS NOT NULL))))
+    envelope jsonb,
+    payload bytea,
+    CONSTRAINT _delivered_check CHECK (((key IS NULL) OR ((tenant IS NOT NULL) AND (log_id IS NOT NULL)))),
+    CONSTRAINT _delivered_check1 CHECK (((envelope IS NULL) = (payload IS NULL))),
+    CONSTRAINT _delivered_check2 CHECK (((envelope IS NULL) OR (token IS NOT NULL)))
 );
 
 CREATE TABLE outlast._event_0 (
@@ -1076,11 +1157,11 @@ CREATE VIEW outlast.consumer AS
     s.ids AS ids_behind,
     ( SELECT count(*) AS count
            FROM outlast._lease l
-          WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) AS batches,
+          WHERE ((l.consumer = c.id) AND (l.lane IS NOT NULL) AND ((l.room)::text = 'batch'::text))) AS batches,
     (( SELECT COALESCE(sum(b.events), (0)::bigint) AS "coalesce"
            FROM (outlast._lease l
              JOIN outlast._batch b ON (((b.consumer = l.consumer) AND (b.lane = l.lane) AND (b.seq = l.seq))))
-          WHERE ((l.consumer = c.id) AND (l.room = 'batch'::text))) + ( SELECT count(*) AS count
+          WHERE ((l.consumer = c.id) AND (l.lane IS NOT NULL) AND ((l.room)::text = 'batch'::text))) + ( SELECT count(*) AS count
            FROM outlast._delivered d
           WHERE ((d.consumer = c.id) AND (d.token IS NOT NULL)))) AS in_flight,
     ( SELECT count(*) AS count
@@ -1123,7 +1204,8 @@ CREATE VIEW outlast.consumer AS
     c.subscription,
     ( SELECT count(*) AS count
            FROM outlast._unreadable u
-          WHERE (u.consumer = c.id)) AS unreadable
+          WHERE (u.consumer = c.id)) AS unreadable,
+    c.ack_ms
    FROM (outlast._consumer c
      CROSS JOIN LATERAL outlast._whereabouts(c.id) s(ids, bytes, side_lanes, moved_at));
 
@@ -1329,6 +1411,19 @@ CREATE VIEW outlast.lease AS
    FROM (outlast._lease l
      LEFT JOIN outlast._consumer c ON ((c.id = l.consumer)));
 
+CREATE VIEW outlast.outbox AS
+ SELECT o.name,
+    o.broker,
+    o.ordered,
+    (o.definition ->> 'schema'::text) AS schema_name,
+    (o.definition ->> 'table'::text) AS table_name,
+    (o.definition ->> 'topic'::text) AS topic,
+    o.identity,
+    o.definition,
+    o.changed_at,
+    ('outbox/'::text || o.name) AS consumer
+   FROM outlast._outbox o;
+
 CREATE VIEW outlast.parked AS
  SELECT c.name AS consumer,
     p.event_id AS id,
@@ -1447,7 +1542,9 @@ CREATE VIEW outlast.route AS
     r.ordered,
     r.attributes,
     r.changed_at,
-    ('relay/'::text || r.name) AS consumer
+    ('relay/'::text || r.name) AS consumer,
+    r.start,
+    r.limits
    FROM outlast._route r;
 
 CREATE VIEW outlast.unreadable AS
@@ -1582,6 +1679,12 @@ ALTER TABLE ONLY outlast._missing
 ALTER TABLE ONLY outlast._outage
     ADD CONSTRAINT _outage_pkey PRIMARY KEY (consumer, process);
 
+ALTER TABLE ONLY outlast._outbox
+    ADD CONSTRAINT _outbox_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY outlast._outbox_row
+    ADD CONSTRAINT _outbox_row_pkey PRIMARY KEY (consumer, row_id, row_at);
+
 ALTER TABLE ONLY outlast._parked_key
     ADD CONSTRAINT _parked_key_pkey PRIMARY KEY (consumer, tenant, key);
 
@@ -1655,7 +1758,7 @@ CREATE INDEX _job_claimed_account ON outlast._job_claimed USING btree (account) 
 
 CREATE INDEX _job_claimed_token ON outlast._job_claimed USING btree (token);
 
-CREATE INDEX _job_end_at ON outlast._job_end USING brin (at) WITH (pages_per_range='32', autosummarize='on');
+CREATE INDEX _job_end_at ON outlast._job_end USING btree (at);
 
 CREATE INDEX _job_key_lives ON outlast._job_key USING btree (lives_until) WHERE (lives_until IS NOT NULL);
 
@@ -1667,19 +1770,23 @@ CREATE UNIQUE INDEX _job_ready_id ON outlast._job_ready USING btree (id);
 
 CREATE INDEX _job_state_incident ON outlast._job_state USING btree (incident_at) WHERE (incident_at IS NOT NULL);
 
-CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (room = 'batch'::text);
+CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (lane IS NOT NULL);
 
-CREATE INDEX _lease_delivered ON outlast._lease USING btree (consumer) WHERE (room = 'delivered'::text);
+CREATE INDEX _lease_delivered ON outlast._lease USING btree (consumer) WHERE (lane IS NULL);
 
-CREATE INDEX _lease_job ON outlast._lease USING btree (token) WHERE (room = 'job'::text);
+CREATE UNIQUE INDEX _lease_elected ON outlast._lease USING btree (room) WHERE ((consumer IS NULL) AND ((room)::text = ANY (ARRAY['poller'::text, 'maintenance'::text])));
 
-CREATE UNIQUE INDEX _lease_maintenance ON outlast._lease USING btree (room) WHERE (room = 'maintenance'::text);
+CREATE INDEX _lease_job ON outlast._lease USING btree (token) WHERE ((room)::text = 'job'::text);
 
-CREATE UNIQUE INDEX _lease_parked ON outlast._lease USING btree (consumer, event_id) WHERE (room = 'parked'::text);
+CREATE INDEX _lease_outbox ON outlast._lease USING btree (consumer) WHERE ((room)::text = 'outbox'::text);
 
-CREATE UNIQUE INDEX _lease_poller ON outlast._lease USING btree (room) WHERE (room = 'poller'::text);
+CREATE UNIQUE INDEX _lease_parked ON outlast._lease USING btree (consumer, event_id) WHERE (event_id IS NOT NULL);
 
-CREATE UNIQUE INDEX _lease_rewind ON outlast._lease USING btree (consumer) WHERE (room = 'rewind'::text);
+CREATE INDEX _outbox_row_free ON outlast._outbox_row USING btree (consumer) WHERE (token IS NULL);
+
+CREATE INDEX _outbox_row_key ON outlast._outbox_row USING btree (consumer, tenant, key) WHERE (key IS NOT NULL);
+
+CREATE INDEX _outbox_row_token ON outlast._outbox_row USING btree (token) WHERE (token IS NOT NULL);
 
 CREATE INDEX _parked_behind ON outlast._parked USING btree (consumer, tenant, key, log_id) WHERE (state = 'behind'::text);
 
