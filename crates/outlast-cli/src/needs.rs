@@ -38,6 +38,20 @@ pub(crate) struct Route {
     pub(crate) moved_seconds_ago: Option<i64>,
 }
 
+/// One outbox table of another system.
+pub(crate) struct Outbox {
+    pub(crate) name: String,
+    pub(crate) broker: String,
+    pub(crate) topic: String,
+    pub(crate) ordered: bool,
+    /// None: no relay has served it yet.
+    pub(crate) state: Option<String>,
+    pub(crate) reason: Option<String>,
+    /// Why it does not publish, while it does not.
+    pub(crate) outage: Option<String>,
+    pub(crate) quarantined: i64,
+}
+
 /// One consumer that reads a broker.
 pub(crate) struct Reader {
     pub(crate) name: String,
@@ -102,6 +116,23 @@ pub(crate) async fn routes(database: &Database, names: Option<&[String]>) -> Ans
         quarantined: row.get("quarantined"),
         ids_behind: row.get("ids_behind"),
         moved_seconds_ago: row.get("moved_seconds_ago"),
+    };
+    Ok(rows.iter().map(one).collect())
+}
+
+/// The outboxes of other systems.
+pub(crate) async fn outboxes(database: &Database) -> Answer<Vec<Outbox>> {
+    let sql = include_str!("../sql/relay/outbox_needs.sql");
+    let rows = database.rows("look at the outboxes", sql, &[]).await?;
+    let one = |row: &tokio_postgres::Row| Outbox {
+        name: row.get("name"),
+        broker: row.get("broker"),
+        topic: row.get("topic"),
+        ordered: row.get("ordered"),
+        state: row.get("state"),
+        reason: row.get("reason"),
+        outage: outage(row),
+        quarantined: row.get("quarantined"),
     };
     Ok(rows.iter().map(one).collect())
 }
@@ -192,6 +223,17 @@ impl Route {
             what: What::Topic(topic),
         };
         self.topics(seen).into_iter().map(need).collect()
+    }
+}
+
+impl Outbox {
+    /// None where its rows say the topic: nobody knows which there will be.
+    pub(crate) fn need(&self) -> Option<Need> {
+        (!self.topic.contains('{')).then(|| Need {
+            of: format!("outbox {}", self.name),
+            topology: Topology::topic(self.topic.clone(), self.ordered),
+            what: What::Topic(self.topic.clone()),
+        })
     }
 }
 

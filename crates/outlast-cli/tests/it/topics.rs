@@ -71,6 +71,42 @@ async fn what_is_missing_is_shown_asked_for_made_once_and_audited() {
 }
 
 #[tokio::test]
+async fn an_outbox_of_another_system_needs_its_topic_like_a_route() {
+    let Some(world) = World::bare("").await else {
+        return;
+    };
+    let table = "create table public.outbox (id bigserial primary key, topic text not null, data jsonb not null,
+        inserted_at timestamptz not null)";
+    execute(&world.sql, table).await;
+    let path = world.folder.path().join("outlast.toml");
+    let file = std::fs::read_to_string(&path).expect("the file");
+    let routes = file.split("[cluster.route").next().expect("the rest");
+    let outboxes = "[cluster.outbox.one]\nbroker = \"main\"\ntopic = \"shop\"\nsource = \"one\"\n";
+    std::fs::write(&path, format!("{routes}{outboxes}")).expect("written");
+    world.outlast(&["deployment", "set", "production"]).await;
+    world.outlast(&["apply", "--yes"]).await.with(0);
+    let doctor = async || world.outlast(&["doctor", "--json"]).await;
+    let red = doctor().await.with(1).json();
+    let missing = crate::doctor::about(&red, "outbox one (main: shop)", "topic shop");
+    assert_eq!(missing["severity"], "bad", "{missing:#}");
+    let made = ["relay", "topics", "--create", "--yes", "--json"];
+    let made = world.outlast(&made).await.fine().json();
+    assert_eq!(
+        (&made[0]["of"], &made[0]["state"]),
+        (&"outbox one".into(), &"made".into())
+    );
+    let green = doctor().await.fine().json();
+    crate::doctor::about(&green, "outbox one", "state");
+    // Where the rows name the topic nobody knows which there will be.
+    let named = outboxes.replace("\"shop\"", "\"{topic}\"");
+    std::fs::write(&path, format!("{routes}{named}")).expect("written");
+    world.outlast(&["apply", "--yes"]).await.with(0);
+    let unknown = doctor().await.fine().json();
+    let topics = crate::doctor::about(&unknown, "outbox one", "topics");
+    assert_eq!(topics["severity"], "unverified", "{topics:#}");
+}
+
+#[tokio::test]
 async fn a_topic_for_each_type_is_one_for_those_that_are_named_seen_or_said() {
     let Some(world) = World::bare("").await else {
         return;

@@ -14,7 +14,7 @@ use outlast_core::{
 use super::{Found, Shown, unread};
 use crate::{
     database::Database,
-    needs::{self, Named, Need, Reader, Route},
+    needs::{self, Named, Need, Outbox, Reader, Route},
     out::text,
     problem::Answer,
 };
@@ -64,6 +64,14 @@ pub(super) async fn look(database: &Database, brokers: &[Named], all: &mut Shown
     }
     for route in &routes {
         all.show(world.route(route, &seen).await)?;
+    }
+    match unread(needs::outboxes(database).await, "outboxes", "outboxes") {
+        Ok(outboxes) => {
+            for outbox in &outboxes {
+                all.show(world.outbox(outbox).await)?;
+            }
+        }
+        Err(one) => all.show([one])?,
     }
     match unread(
         needs::readers(database, None).await,
@@ -180,6 +188,56 @@ impl<'a> World<'a> {
         }
         for need in &topics {
             all.extend(self.ask(&of, named, need).await);
+        }
+        all
+    }
+
+    async fn outbox(&mut self, outbox: &Outbox) -> Vec<Found> {
+        let Outbox {
+            name,
+            broker,
+            topic,
+            ..
+        } = outbox;
+        let of = format!("outbox {name} ({broker}: {topic})");
+        let mut all = Vec::new();
+        let mut add = |severity, about: &str, says: String, mend: &str| {
+            all.push(Found::new(severity, &of, about, says, mend));
+        };
+        match outbox.state.as_deref() {
+            None => {
+                let mend =
+                    format!("its rows wait: outlast run --only relay, with [broker.{broker}]");
+                add(Warning, "state", "never served".into(), &mend);
+            }
+            Some("active") => {}
+            Some(state) => {
+                let why = outbox.reason.as_deref().unwrap_or_default();
+                let mend = format!("outlast relay resume outbox/{name}");
+                add(Warning, "state", format!("{state}: {why}"), &mend);
+            }
+        }
+        if let Some(why) = &outbox.outage {
+            let mend = "nothing of it is published; it goes on by itself when that is mended";
+            add(Bad, "outage", why.clone(), mend);
+        }
+        if outbox.quarantined > 0 {
+            let says = text::count(outbox.quarantined, "row", "rows");
+            let mend = format!("outlast parked ls --consumer outbox/{name} --state quarantined");
+            add(Warning, "quarantine", says, &mend);
+        }
+        match (outbox.need(), self.named(broker)) {
+            (None, _) => {
+                let mend = "make those that its writers use, as the broker's page says";
+                let says = "named by its rows: not known here";
+                all.push(Found::new(Unverified, of, "topics", says, mend));
+            }
+            (_, None) => {
+                let says = format!("[broker.{broker}] is not in this file");
+                let mend = "run this where that broker is configured";
+                all.push(Found::new(Unverified, of, "broker", says, mend));
+            }
+            (Some(need), Some(named)) => all.extend(self.ask(&of, named, &need).await),
         }
         all
     }

@@ -25,6 +25,7 @@ const ASK: Duration = Duration::from_secs(10);
 A relay only looks; it makes nothing. This makes what is missing, with settings that keep what docs/brokers.md
 promises, and changes nothing that is there: `outlast doctor` says what of it should be otherwise. A topic
 with {type} in it stands for one of each type that its route names, that was seen in the log, or that --type says.
+Topics that the rows of another system's outbox name are not known here.
 Without --create the exit code is 1 when something is missing or cannot be looked at.
 
 Examples:
@@ -32,7 +33,7 @@ Examples:
   outlast relay topics bookings --create
   outlast relay topics --type booking.made --create --yes --json")]
 pub(super) struct Topics {
-    /// Only of these routes; without one also of the consumers that read a broker
+    /// Only of these routes; without one also of outboxes, and of the consumers that read a broker
     #[arg(value_name = "ROUTE")]
     routes: Vec<String>,
     /// Also this type, for topics with {type} in them
@@ -143,6 +144,13 @@ impl Topics {
             }
         }
         if names.is_none() {
+            for outbox in needs::outboxes(database).await? {
+                let named = brokers.iter().filter(|(name, _)| *name == outbox.broker);
+                let named: Vec<&Named> = named.collect();
+                if let Some(need) = outbox.need() {
+                    all.push(look(need, &named, &outbox.broker).await);
+                }
+            }
             for reader in needs::readers(database, None).await? {
                 let named = reader.brokers(brokers);
                 all.push(look(reader.need(), &named, &reader.kind).await);
