@@ -67,7 +67,31 @@ pub(super) async fn look(
         Ok(some) => all.show(some)?,
         Err(one) => all.show([one])?,
     }
+    match unread(outboxes(database).await, OF, "outboxes") {
+        Ok(some) => all.show(some)?,
+        Err(one) => all.show([one])?,
+    }
     Ok(true)
+}
+
+/// Tables of other systems that a relay reads. Whether its login may do so it finds out itself.
+async fn outboxes(database: &Database) -> Answer<Vec<Found>> {
+    let sql = "select o.name, p.problem from outlast.outbox o
+        left join lateral outlast._outbox_problems(o.name, false) p (problem) on true order by 1, 2";
+    let rows = database.rows("look at the outboxes", sql, &[]).await?;
+    let one = |row: &tokio_postgres::Row| {
+        let about = format!("outbox {}", row.get::<_, &str>(0));
+        match row.get::<_, Option<String>>(1) {
+            None => found(Good, &about, "its table is as it was said", ""),
+            Some(problem) => found(
+                Bad,
+                &about,
+                problem,
+                "nothing of it is published: docs/existing-outbox.md",
+            ),
+        }
+    };
+    Ok(rows.iter().map(one).collect())
 }
 
 async fn server(database: &Database) -> Answer<Vec<Found>> {
