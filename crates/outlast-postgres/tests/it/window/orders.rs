@@ -350,9 +350,8 @@ async fn two_ticks_at_once_are_found() {
                     )],
                 )
                 .await;
-            let locks =
-                "locked := pg_advisory_xact_lock(outlast._lane_lock(_claim.consumer, 0))::text;";
-            house.plant("_claim", &[(locks, "")]).await;
+            let locks = "pg_try_advisory_xact_lock(outlast._lane_lock(_claim.consumer, 0))";
+            house.plant("_claim", &[(locks, "true")]).await;
             // The keys of the batch and of its lease would still stop the second one; that is no answer, only a net.
             let no_net = "alter table outlast._batch drop constraint _batch_pkey; drop index outlast._lease_batch";
             sql::run(&house.connect().await, no_net).await;
