@@ -33,6 +33,8 @@ pub(crate) use name::Name;
 const EVERY: Duration = Duration::from_secs(5);
 /// How many lapsed claims are given back at once.
 const CLAIMS: usize = 16;
+/// How many of a name are claimed at once.
+const AT_ONCE: usize = 1000;
 /// How many jobs are made ready at once.
 const DUE: usize = 1000;
 /// After a failure, or news, the next time that something is due is asked for this often at most.
@@ -143,6 +145,8 @@ struct Work<S> {
     /// How many looks in a row have found nothing.
     in_vain: u32,
     looked_at: Instant,
+    /// Which name is asked for first.
+    turn: usize,
 }
 
 impl<S: Clone + Send + Sync + 'static> Work<S> {
@@ -161,6 +165,7 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
             rings: None,
             in_vain: 0,
             looked_at: now,
+            turn: 0,
         }
     }
 
@@ -235,8 +240,12 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         let now = Instant::now();
         let mut rooms = Rooms::default();
         let mut asked = Vec::new();
-        for (nth, name) in self.jobs.names.iter_mut().enumerate() {
-            let room = name.room();
+        // All names share the bytes of a claim: each is the first in turn.
+        let (count, turn) = (self.jobs.names.len(), self.turn);
+        self.turn = (turn + 1) % count.max(1);
+        for nth in (0..count).map(|nth| (turn + nth) % count) {
+            let name = &mut self.jobs.names[nth];
+            let room = name.room().min(AT_ONCE);
             if name.more && room > 0 {
                 name.ask(room, &mut rooms, now);
                 asked.push((nth, room));
@@ -249,14 +258,15 @@ impl<S: Clone + Send + Sync + 'static> Work<S> {
         // One that runs alone comes instead of all others.
         let suspect = taken.iter().any(|one| one.work.reclaims > 0);
         let found = !taken.is_empty();
-        let bytes = self.jobs.bytes;
+        // What was left out for its size is there.
+        let size: usize = taken.iter().map(|one| one.work.payload.len()).sum();
+        let large = size as u64 >= self.jobs.bytes / 2;
         for (nth, room) in asked {
             let name = &mut self.jobs.names[nth];
             let of_name = || taken.iter().filter(|one| one.work.kind == name.text());
-            let size: usize = of_name().map(|one| one.work.payload.len()).sum();
-            let full = of_name().count() >= room || size as u64 >= bytes / 2;
+            let full = of_name().count() >= room;
             let groups = of_name().map(name::Group::of).collect();
-            name.more = full || suspect;
+            name.more = full || large || suspect;
             name.took(groups, room, now);
         }
         self.start(taken, now);
