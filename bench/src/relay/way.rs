@@ -33,15 +33,12 @@ impl<'a> Route<'a> {
         Self { topic, ordered }
     }
 
-    /// Makes it the database's only one. It begins with what is there already: its consumer is registered before the relay
-    /// does it, because a route begins with what comes after it.
+    /// Makes it the database's only one, which begins with what is there already.
     pub async fn set(&self, database: &Database) -> Result<()> {
         let Self { topic, ordered } = self;
         let routes = serde_json::json!({
-            "load": {"broker": "b", "topic": topic, "types": ["load"], "ordered": ordered, "attributes": {}}
+            "load": {"broker": "b", "topic": topic, "types": ["load"], "ordered": ordered, "start": "earliest", "attributes": {}}
         });
-        let sql = "select outlast._register('relay/load', array['load'], 'earliest', $1)";
-        database.sql.execute(sql, &[ordered]).await?;
         let sql = "select count(*) from outlast._apply_routes($1::text::jsonb)";
         database.sql.query(sql, &[&routes.to_string()]).await?;
         Ok(())

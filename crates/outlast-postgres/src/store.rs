@@ -45,6 +45,8 @@ pub struct Registration {
     pub earliest: bool,
     /// The order of each key is kept.
     pub ordered: bool,
+    /// Over how many lanes its keys are spread, if it is ordered. What was recorded at the first registration counts.
+    pub lanes: usize,
     /// Whom incidents name.
     pub owner: Option<String>,
     /// How many failures are charged before a person must look.
@@ -155,7 +157,7 @@ impl Store {
         let (tenants, sources) = (filter(&r.tenants), filter(&r.sources));
         let row = self
             .one(
-                "select id, state, reason from outlast._register($1, $2, $3, $6, 16, $4, $5, $7, $8, $9)",
+                "select id, state, reason from outlast._register($1, $2, $3, $6, $10, $4, $5, $7, $8, $9)",
                 &[
                     (&r.name, Type::TEXT),
                     (&r.types, Type::TEXT_ARRAY),
@@ -166,6 +168,7 @@ impl Store {
                     (&r.local, Type::BOOL),
                     (&tenants, Type::TEXT_ARRAY),
                     (&sources, Type::TEXT_ARRAY),
+                    (&int(r.lanes), Type::INT4),
                 ],
             )
             .await?;

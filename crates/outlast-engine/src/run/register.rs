@@ -107,6 +107,7 @@ where
         types: registry.types().to_vec(),
         earliest: planned.start == Start::Earliest,
         ordered: planned.ordered,
+        lanes: planned.lanes,
         tenants: planned.tenants.clone(),
         sources: planned.sources.clone(),
         owner: planned.owner.clone(),

@@ -46,6 +46,7 @@ pub(crate) fn registration(name: &str, ordered: bool) -> Registration {
         sources: Vec::new(),
         earliest: false,
         ordered,
+        lanes: 16,
         owner: Some("team".into()),
         attempts: 8,
         local: false,
