@@ -50,7 +50,7 @@ pub(crate) struct Relay<S> {
 #[derive(PartialEq)]
 enum Wanted {
     Route(Route),
-    Outbox(Outbox),
+    Outbox(Box<Outbox>),
 }
 
 /// A route or an outbox that is served.
@@ -137,8 +137,8 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
         let routes = store.routes(&self.name).await?.into_iter();
         let routes = routes.map(|(name, route)| (format!("{ROUTE}{name}"), Wanted::Route(route)));
         let outboxes = store.outboxes(&self.name).await?.into_iter();
-        let outboxes =
-            outboxes.map(|(name, outbox)| (format!("{OUTBOX}{name}"), Wanted::Outbox(outbox)));
+        let outboxes = outboxes
+            .map(|(name, outbox)| (format!("{OUTBOX}{name}"), Wanted::Outbox(Box::new(outbox))));
         Ok(routes.chain(outboxes).collect())
     }
 
