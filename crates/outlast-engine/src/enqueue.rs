@@ -163,12 +163,12 @@ impl<J: Job> Enqueue<'_, J> {
         let options = J::options();
         let json = to_json(self.job)?;
         let key = self.job.key();
-        let (outlast, name) = (self.outlast, J::NAME);
-        let encoded = match &outlast.codec {
+        let (handle, name) = (self.outlast, J::NAME);
+        let encoded = match &handle.codec {
             Some(codec) => {
                 // What no reader could be trusted with is found before it cannot be seen any more.
                 job::check_json(name, &json)?;
-                let about = codec::About::new(name, J::VERSION, &outlast.tenant, key.as_deref());
+                let about = codec::About::new(name, J::VERSION, &handle.tenant, key.as_deref());
                 Encoded::of(codec.as_ref(), &about, &json, key.is_some())?
             }
             None => None,
@@ -180,16 +180,16 @@ impl<J: Job> Enqueue<'_, J> {
             },
             None => Body::Json(&json),
         };
-        let cause = outlast.cause(self.cause.as_ref());
+        let cause = handle.cause(self.cause.as_ref());
         let intent = Intent {
-            schema: outlast.in_schema()?,
+            schema: handle.in_schema()?,
             key: key.as_deref(),
             lifetime: options.lifetime.filter(|_| key.is_some()),
-            tenant: &outlast.tenant,
+            tenant: &handle.tenant,
             when: self.when,
             priority: self.priority,
             attempts: self.attempts,
-            actor: outlast.actor.as_deref(),
+            actor: handle.actor.as_deref(),
             causation_id: cause.causation,
             correlation_id: cause.correlation,
             traceparent: cause.traceparent,

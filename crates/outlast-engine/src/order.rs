@@ -178,8 +178,8 @@ impl<C> Give<'_, C> {
 impl<C: Command> Give<'_, C> {
     async fn write(self) -> Result<Accepted, Error> {
         check_name::<C>()?;
-        let outlast = self.outlast;
-        if outlast.codec.is_some() {
+        let handle = self.outlast;
+        if handle.codec.is_some() {
             return Err(Error::BadName(format!(
                 "command {}: this handle has a payload codec, and the end of a command is written by the database, which cannot encode; \
                  use a handle without one, and references instead of personal data",
@@ -192,14 +192,14 @@ impl<C: Command> Give<'_, C> {
             self.command.account(),
             self.command.exclusive(),
         );
-        let cause = outlast.cause(self.cause.as_ref());
+        let cause = handle.cause(self.cause.as_ref());
         let order = Order {
-            schema: outlast.in_schema()?,
+            schema: handle.in_schema()?,
             name: C::NAME,
             version: C::VERSION,
             payload: &json,
             key: &key,
-            tenant: &outlast.tenant,
+            tenant: &handle.tenant,
             account: account.as_deref(),
             exclusive: exclusive.as_deref(),
             when: self.when,
@@ -207,7 +207,7 @@ impl<C: Command> Give<'_, C> {
             attempts: self.attempts.or(options.attempts),
             lifetime: options.lifetime,
             supersedes: self.supersedes,
-            actor: outlast.actor.as_deref(),
+            actor: handle.actor.as_deref(),
             causation_id: cause.causation,
             correlation_id: cause.correlation,
             traceparent: cause.traceparent,
