@@ -303,6 +303,14 @@ impl World {
         }
     }
 
+    /// How many lines of the run's processes have this in them.
+    pub(super) fn said(&self, text: &str) -> usize {
+        let found = self.found();
+        let processes = found.processes.iter().chain(&found.others);
+        let lines = processes.flat_map(|(_, process)| process.lines());
+        lines.filter(|line| line.contains(text)).count()
+    }
+
     fn found(&self) -> MutexGuard<'_, Found> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
