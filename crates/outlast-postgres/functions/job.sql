@@ -360,7 +360,7 @@ as $$
 #variable_conflict use_column
 declare
   at timestamptz := outlast.clock();
-  token uuid := gen_random_uuid();
+  fresh uuid := gen_random_uuid();
   one uuid;
   got record;
 begin
@@ -377,15 +377,15 @@ begin
     order by x.due_at limit 1 for update of x skip locked;
     continue when not found;
     delete from outlast._job_later x where x.id = one;
-    select * into got from outlast._taken(token, array[one], array[0::bigint], versions[i], names[i] like 'command:%');
+    select * into got from outlast._taken(fresh, array[one], array[0::bigint], versions[i], names[i] like 'command:%');
     if got.odd then
       got.jobs := outlast._sift_jobs(got.jobs, versions[i], 0, true);
       continue when cardinality(got.jobs) = 0;
     end if;
     insert into outlast._lease (token, room, process, holder, expires_at)
-    values (token, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
+    values (fresh, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
     insert into outlast._job_claimed (id, token, account, started)
-    select j.id, _claim_alone.token, j.account, true from outlast._job j where j.id = one;
+    select j.id, fresh, j.account, true from outlast._job j where j.id = one;
     return got.jobs;
   end loop;
   return null;
