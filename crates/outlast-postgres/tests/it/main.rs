@@ -10,6 +10,7 @@ mod due;
 mod emit;
 mod fair;
 mod house;
+mod job;
 mod lease;
 mod order;
 mod outbox;
