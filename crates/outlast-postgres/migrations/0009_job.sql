@@ -67,6 +67,12 @@ create table outlast._job_later (
 create index _job_later_due on outlast._job_later (due_at) where not alone;
 create index _job_later_alone on outlast._job_later (name, due_at) where alone;
 
+-- When what waits for its time was last looked at from the beginning (the newest row counts). Under an old snapshot all that ever
+-- waited lies there dead: in between nothing is looked at that was due a minute before that.
+create table outlast._job_look (
+  at              timestamptz primary key
+);
+
 -- What is in work, under the leases of _lease (room job). A lease may own many.
 create table outlast._job_claimed (
   id              uuid primary key,

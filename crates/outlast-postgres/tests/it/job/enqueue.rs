@@ -262,5 +262,6 @@ async fn a_job_for_later_waits_until_its_time_and_whoever_sleeps_sees_that_it_ca
         [at, hour],
         "in the order of their times"
     );
+    shop.lose().await;
     shop.must_be_sound().await;
 }

@@ -129,7 +129,13 @@ async fn step(
             Ok("lost".into())
         }
         17 => {
-            let Some(id) = some(client, rng).await? else {
+            let running = rng.bool() && !mine.is_empty();
+            let id = if running {
+                Some(mine[rng.usize(..mine.len())].id)
+            } else {
+                some(client, rng).await?
+            };
+            let Some(id) = id else {
                 return Ok("nothing".into());
             };
             let slow = rng.u8(..3) == 0;

@@ -10,6 +10,7 @@ use crate::house::House;
 use crate::sql;
 
 mod floor;
+mod jobs;
 mod statements;
 
 /// What a session has read so far: index entries, and rows of sequential scans.

@@ -1,0 +1,536 @@
+-- Claims of jobs and commands: which groups have something, how much of each is taken, and what of it may go.
+
+-- The groups of a name that have something ready, one an account and tenant and priority, in the order of the index: those
+-- after one account and tenant and, if told, up to another. `floors` says up to where this process has taken of a group a
+-- while ago: nothing below is looked at, which under an old snapshot would be all that was ever taken. What is between known
+-- groups is looked for by steps from one to the next.
+create or replace function outlast._job_groups(
+  name text, after_account text, after_tenant text, until_account text, until_tenant text, floors jsonb, most int)
+returns outlast._job_group[]
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+  groups outlast._job_group[] := '{}';
+  -- Before all of a tenant, or behind all of it: no priority is that low or high.
+  place outlast._job_group := row(coalesce(after_account, ''), coalesce(after_tenant, ''),
+    case when after_account is null then -32768 else 32767 end, 0);
+  known record;
+begin
+  if floors is not null and floors <> '[]' then
+    for known in
+      select row(k.account, k.tenant, k.priority, k.above)::outlast._job_group as g
+      from jsonb_to_recordset(floors) k (account text, tenant text, priority smallint, above bigint)
+      where (k.account, k.tenant, k.priority) > (place.account, place.tenant, place.priority)
+        and (until_account is null or (k.account, k.tenant) <= (until_account, until_tenant))
+      order by k.account, k.tenant, k.priority
+    loop
+      exit when cardinality(groups) >= most;
+      groups := groups || outlast._groups_between(_job_groups.name, place, known.g, most - cardinality(groups));
+      exit when cardinality(groups) >= most;
+      place := known.g;
+      if outlast._has_above(_job_groups.name, place) then
+        groups := groups || place;
+      end if;
+    end loop;
+    if cardinality(groups) >= most then return groups; end if;
+  end if;
+  return groups || outlast._groups_between(_job_groups.name, place,
+    case when until_account is not null then row(until_account, until_tenant, 32767, 0)::outlast._job_group end, most - cardinality(groups));
+end $$;
+
+-- Is there any of this group above its place, and may it be taken?
+create or replace function outlast._has_above(name text, g outlast._job_group) returns boolean
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  a text := g.account;
+  t text := g.tenant;
+  p smallint := g.priority;
+  f bigint := g.above;
+begin
+  return not outlast._account_paused(a) and exists (
+    select from outlast._job_ready x
+    where x.name = _has_above.name and x.account = a and x.tenant = t and x.priority = p and x.seq > f);
+end $$;
+
+-- Groups behind one place and, if told, before another, from one to the next, each looked for by its index alone. All of a
+-- paused account is one step.
+create or replace function outlast._groups_between(name text, a outlast._job_group, b outlast._job_group, most int)
+returns outlast._job_group[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  aa text := a.account;
+  at text := a.tenant;
+  ap smallint := a.priority;
+  g outlast._job_group;
+  groups outlast._job_group[] := '{}';
+begin
+  if b is null then
+    with recursive step as (
+      (select x.account, x.tenant, x.priority, 1 as n, x.account <> '' and outlast._account_paused(x.account) as paused
+       from outlast._job_ready x
+       where x.name = _groups_between.name and (x.account, x.tenant, x.priority) > (aa, at, ap)
+       order by x.account, x.tenant, x.priority limit 1)
+      union all
+      select y.account, y.tenant, y.priority, case when s.paused then s.n else s.n + 1 end,
+             y.account <> '' and outlast._account_paused(y.account)
+      from step s cross join lateral (
+        (select x.account, x.tenant, x.priority from outlast._job_ready x
+         where not s.paused and x.name = _groups_between.name and (x.account, x.tenant, x.priority) > (s.account, s.tenant, s.priority)
+         order by x.account, x.tenant, x.priority limit 1)
+        union all
+        (select x.account, x.tenant, x.priority from outlast._job_ready x
+         where s.paused and x.name = _groups_between.name and x.account > s.account
+         order by x.account, x.tenant, x.priority limit 1)) y
+      where s.n < most or s.paused
+    )
+    select coalesce(array_agg(row(s.account, s.tenant, s.priority, 0)::outlast._job_group order by s.n), '{}') into groups
+    from step s where not s.paused and s.n <= most;
+    return groups;
+  end if;
+  g := a;
+  while cardinality(groups) < most loop
+    g := outlast._group_between(_groups_between.name, g, b);
+    exit when g.account is null;
+    if outlast._account_paused(g.account) then
+      g.priority := null;
+    else
+      groups := groups || g;
+    end if;
+  end loop;
+  return groups;
+end $$;
+
+-- The first group behind one and before another; without a priority it is behind all of the account. By ranges of one column
+-- each: a bound of the whole row ends no scan of the index, which then reads all that is dead of the group it should end before.
+create or replace function outlast._group_between(name text, a outlast._job_group, b outlast._job_group) returns outlast._job_group
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  aa text := a.account;
+  at text := a.tenant;
+  ap smallint := a.priority;
+  ba text := b.account;
+  bt text := b.tenant;
+  bp smallint := b.priority;
+  g outlast._job_group;
+begin
+  select x.account, x.tenant, x.priority, 0 into g
+  from (
+    -- The rest of this tenant, of this account, accounts between, and what of the last account and tenant is before the end.
+    (select x.account, x.tenant, x.priority from outlast._job_ready x
+     where ap is not null and x.name = _group_between.name and x.account = aa and x.tenant = at and x.priority > ap
+       and x.priority < case when (aa, at) = (ba, bt) then bp else 32767 end
+     order by x.account, x.tenant, x.priority limit 1)
+    union all
+    (select x.account, x.tenant, x.priority from outlast._job_ready x
+     where ap is not null and aa < ba and x.name = _group_between.name and x.account = aa and x.tenant > at
+     order by x.account, x.tenant, x.priority limit 1)
+    union all
+    (select x.account, x.tenant, x.priority from outlast._job_ready x
+     where ap is not null and aa = ba and x.name = _group_between.name and x.account = aa and x.tenant > at and x.tenant < bt
+     order by x.account, x.tenant, x.priority limit 1)
+    union all
+    (select x.account, x.tenant, x.priority from outlast._job_ready x
+     where x.name = _group_between.name and x.account > aa and x.account < ba
+     order by x.account, x.tenant, x.priority limit 1)
+    union all
+    (select x.account, x.tenant, x.priority from outlast._job_ready x
+     where aa < ba and x.name = _group_between.name and x.account = ba and x.tenant < bt
+     order by x.account, x.tenant, x.priority limit 1)
+    union all
+    (select x.account, x.tenant, x.priority from outlast._job_ready x
+     where (aa, at) < (ba, bt) and (aa < ba or ap is not null) and x.name = _group_between.name and x.account = ba and x.tenant = bt
+       and x.priority < bp
+     order by x.account, x.tenant, x.priority limit 1)) x
+  order by x.account, x.tenant, x.priority limit 1;
+  return g;
+end $$;
+
+-- Takes some of one group, in order.
+create or replace function outlast._take_of(name text, g outlast._job_group, n int, out ids uuid[], out seqs bigint[])
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  a text := g.account;
+  t text := g.tenant;
+  p smallint := g.priority;
+  f bigint := g.above;
+begin
+  with front as materialized (
+    select x.ctid from outlast._job_ready x
+    where x.name = _take_of.name and x.account = a and x.tenant = t and x.priority = p and x.seq > f
+    order by x.seq limit n for update skip locked
+  ), gone as (
+    delete from outlast._job_ready x where x.ctid = any (array(select f.ctid from front f)) returning x.id, x.seq
+  )
+  select array_agg(g.id order by g.seq), array_agg(g.seq order by g.seq) into ids, seqs from gone g;
+end $$;
+
+-- Takes of many groups as much of each account and tenant as of any other; what one leaves goes to the rest.
+create or replace function outlast._take_fairly(name text, groups outlast._job_group[], room int, out ids uuid[], out seqs bigint[])
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  share int;
+  got record;
+begin
+  ids := '{}';
+  seqs := '{}';
+  -- Each round either takes all that is left of a group, or ends with no room.
+  while cardinality(ids) < room and cardinality(groups) > 0 loop
+    share := greatest(1, (room - cardinality(ids)) / (
+      select count(distinct (x.account, x.tenant)) from unnest(groups) x)::int);
+    with front as materialized (
+      select f.ctid, f.id, f.seq, g.n,
+             row_number() over (partition by g.account, g.tenant order by g.priority, f.seq) as r,
+             count(*) over (partition by g.n) as c
+      from unnest(groups) with ordinality g (account, tenant, priority, above, n)
+      cross join lateral (
+        select x.ctid, x.id, x.seq from outlast._job_ready x
+        where x.name = _take_fairly.name and x.account = g.account and x.tenant = g.tenant and x.priority = g.priority
+          and x.seq > g.above
+        order by x.seq limit share for update skip locked) f
+    ), chosen as materialized (
+      select f.ctid, f.id, f.seq, f.n from front f where f.r <= share order by f.n, f.seq limit room - cardinality(ids)
+    ), gone as (
+      delete from outlast._job_ready x where x.ctid = any (array(select c.ctid from chosen c)) returning x.id
+    )
+    -- `gone` is joined: what was not deleted was not taken.
+    select (select array_agg(c.id order by c.n, c.seq) from chosen c join gone using (id)) as ids,
+           (select array_agg(c.seq order by c.n, c.seq) from chosen c join gone using (id)) as seqs,
+           (select array_agg(row(x.account, x.tenant, x.priority, x.above)::outlast._job_group order by x.n)
+            from unnest(groups) with ordinality x (account, tenant, priority, above, n)
+            where exists (select from front f where f.n = x.n and (f.c >= share or f.r > share))) as more
+    into got;
+    ids := ids || got.ids;
+    seqs := seqs || got.seqs;
+    groups := got.more;
+  end loop;
+end $$;
+
+-- The same where accounts are counted: of each as many as it has room for, under its lock, which is kept until that has
+-- committed. Somebody else's lock: his turn.
+create or replace function outlast._take_counted(
+  name text, groups outlast._job_group[], room int, counted text[], out ids uuid[], out seqs bigint[])
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  g outlast._job_group;
+  got record;
+  share int := greatest(1, room / (select count(distinct (x.account, x.tenant)) from unnest(groups) x)::int);
+  his int;                                       -- of this account and tenant in the first turn
+  last outlast._job_group;
+  allowed int;
+  rooms jsonb := '{}';                           -- what is left of each account
+begin
+  ids := '{}';
+  seqs := '{}';
+  for turn in 1..2 loop
+    last := null;
+    foreach g in array groups loop
+      exit when cardinality(ids) >= room;
+      if last is null or (last.account, last.tenant) <> (g.account, g.tenant) then his := 0; end if;
+      last := g;
+      allowed := room - cardinality(ids);
+      if turn = 1 then allowed := least(allowed, share - his); end if;
+      if g.account = any (counted) then
+        if not rooms ? g.account then
+          if pg_try_advisory_xact_lock(outlast._account_lock(g.account)) then
+            rooms := rooms || jsonb_build_object(g.account, outlast._account_room(g.account));
+          else
+            rooms := rooms || jsonb_build_object(g.account, 0);
+          end if;
+        end if;
+        allowed := least(allowed, (rooms ->> g.account)::int);
+      end if;
+      continue when allowed < 1;
+      select * into got from outlast._take_of(_take_counted.name, g, allowed);
+      continue when got.ids is null;
+      ids := ids || got.ids;
+      seqs := seqs || got.seqs;
+      his := his + cardinality(got.ids);
+      if (rooms ->> g.account) is not null then
+        rooms := rooms || jsonb_build_object(g.account, (rooms ->> g.account)::int - cardinality(got.ids));
+      end if;
+    end loop;
+  end loop;
+end $$;
+
+-- What was taken, whole, under which lease and from where each stood. Besides, what is not as usual: their size, and whether
+-- one is newer than the process reads, or was asked to go. `commands`: it is of commands.
+create or replace function outlast._taken(
+  token uuid, ids uuid[], seqs bigint[], version int, commands boolean,
+  out jobs outlast._taken_job[], out bytes bigint, out odd boolean)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+as $$
+begin
+  select array_agg(row(_taken.token, j.id, j.kind, j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version,
+           1 + coalesce(s.failures, 0), coalesce(s.lapses, 0), j.accepted_at, j.correlation_id, j.causation_id, j.source, j.actor,
+           j.traceparent, j.content_type, j.codec_key, j.payload,
+           m.next, m.state, m.version, m.provider_key, m.reference)::outlast._taken_job order by u.n),
+         sum(octet_length(j.payload)),
+         bool_or(s.cancel is not null and j.kind = 'j' or j.schema_version > _taken.version)
+  into _taken.jobs, _taken.bytes, _taken.odd
+  from unnest(_taken.ids, _taken.seqs) with ordinality u (id, seq, n)
+  join outlast._job j on j.id = u.id
+  left join outlast._job_state s on s.id = u.id
+  left join outlast._command m on _taken.commands and m.id = u.id;
+end $$;
+
+-- What of it the process may have: not what somebody has asked to go in the meantime, which goes now; not a newer version
+-- than it reads, which is put off, uncharged; and not more than may be in memory at once, but `one` in any case: what is beyond
+-- goes back to where it stood.
+-- from: claimed; to: ready, later, ended (cancelled).
+create or replace function outlast._sift_jobs(jobs outlast._taken_job[], version int, max_bytes bigint, one boolean)
+returns outlast._taken_job[]
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  j outlast._taken_job;
+  s outlast._job_state;
+  kept int[] := '{}';
+  bytes bigint := 0;
+  at timestamptz := outlast.clock();
+begin
+  for i in 1..cardinality(jobs) loop
+    j := jobs[i];
+    select * into s from outlast._job_state x where x.id = j.id and x.cancel is not null;
+    if found and j.kind = 'j' then
+      insert into outlast._job_end (id, at, state, reason) values (j.id, at, 'x', s.cancel);
+      continue;
+    end if;
+    if j.schema_version > version then
+      -- More and more seldom: whoever waits for a deploy looks for it each minute at least.
+      perform outlast._put_off(j.id, least(greatest((at - j.accepted_at) / 4, interval '10 seconds'), interval '1 minute'));
+      insert into outlast._job_state as x (id, class, reason, changed_at)
+      values (j.id, 'waiting-version', 'no worker with a handler for this version', at)
+      on conflict (id) do update set class = excluded.class, reason = excluded.reason, changed_at = excluded.changed_at
+      where x.class is distinct from excluded.class;
+      continue;
+    end if;
+    bytes := bytes + octet_length(j.payload);
+    if bytes > max_bytes and (cardinality(kept) > 0 or not one) then
+      perform outlast._ready(j.id, j.seq);
+      continue;
+    end if;
+    kept := kept || i;
+  end loop;
+  return array(select jobs[k] from unnest(kept) k);
+end $$;
+
+-- One that its worker may not have survived, by itself, if this process has no other such in work: else the innocent would
+-- be charged with it. Under a lease of its own. `versions`: the newest of each name that this process reads.
+create or replace function outlast._claim_alone(names text[], versions int[], lease_ms int, process uuid, holder text)
+returns outlast._taken_job[]
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := outlast.clock();
+  fresh uuid := gen_random_uuid();
+  one uuid;
+  got record;
+begin
+  if process is not null and exists (
+    select from outlast._lease l
+    join outlast._job_claimed c on c.token = l.token
+    join outlast._job_state s on s.id = c.id
+    where l.room = 'job' and l.process = _claim_alone.process and s.crashes > 0) then
+    return null;
+  end if;
+  for i in 1..coalesce(cardinality(names), 0) loop
+    select x.id into one from outlast._job_later x join outlast._job j on j.id = x.id
+    where x.alone and x.name = names[i] and x.due_at <= at and j.schema_version <= versions[i]
+    order by x.due_at limit 1 for update of x skip locked;
+    continue when not found;
+    delete from outlast._job_later x where x.id = one;
+    select * into got from outlast._taken(fresh, array[one], array[0::bigint], versions[i], names[i] like 'command:%');
+    if got.odd then
+      got.jobs := outlast._sift_jobs(got.jobs, versions[i], 0, true);
+      continue when cardinality(got.jobs) = 0;
+    end if;
+    insert into outlast._lease (token, room, process, holder, expires_at)
+    values (fresh, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
+    insert into outlast._job_claimed (id, token, account, started)
+    select j.id, fresh, j.account, true from outlast._job j where j.id = one;
+    return got.jobs;
+  end loop;
+  return null;
+end $$;
+
+-- Claims what may run now of these names, at most `rooms` of each, each name under a lease of its own; or one that is to run
+-- alone, and nothing beside it. Of a name every account and tenant with work gets as much as any other; what one leaves goes
+-- to the rest. `after` says per name behind which group to begin, so that with more groups than room each has its turn, and
+-- `floors` what not to look at again (see _job_groups). A newer version than the process reads is put off, uncharged. Not more
+-- than max_bytes of all names, but one job in any case. Durable before it leaves.
+-- from: ready, later (alone); to: claimed.
+create or replace function outlast._claim_jobs(
+  names text[], versions int[], rooms int[], max_bytes bigint, lease_ms int,
+  process uuid default null, seq bigint default null, nonce uuid default null, acked bigint default null,
+  holder text default null, after jsonb default '{}', floors jsonb default '{}')
+returns setof outlast._taken_job
+language plpgsql volatile
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := outlast.clock();
+  bytes bigint := max_bytes;                     -- what is left of it
+  paused text[];
+  open int[];
+  alone outlast._taken_job[];
+  got record;
+  any_taken boolean := false;
+begin
+  perform outlast._check_isolation();
+  perform outlast._check_running();
+  perform outlast._check_lease_ms(lease_ms);
+  if coalesce(cardinality(names), 0) = 0 then return; end if;
+  paused := array(select p.name from outlast._job_pause p where p.name = any (names));
+  if exists (select from outlast._job_later x where x.alone and x.name = any (names) and x.due_at <= at) then
+    open := array(select i from generate_series(1, cardinality(names)) i where rooms[i] > 0 and names[i] <> all (paused));
+    alone := outlast._claim_alone(array(select names[i] from unnest(open) i), array(select versions[i] from unnest(open) i),
+      lease_ms, process, holder);
+    if cardinality(alone) > 0 then
+      perform outlast._durable(process, seq, nonce, acked);
+      return query select * from unnest(alone);
+      return;
+    end if;
+  end if;
+  for i in 1..cardinality(names) loop
+    continue when coalesce(rooms[i], 0) < 1 or names[i] = any (paused);
+    exit when any_taken and bytes < 1;
+    select * into got from outlast._claim_name(names[i], versions[i], least(rooms[i], 1000), bytes, not any_taken, after -> names[i],
+      floors -> names[i], lease_ms, process, holder);
+    if cardinality(got.jobs) > 0 then
+      any_taken := true;
+      bytes := bytes - got.bytes;
+      return query select * from unnest(got.jobs);
+    end if;
+  end loop;
+  if any_taken then
+    perform outlast._durable(process, seq, nonce, acked);
+  end if;
+end $$;
+
+-- The same of one name: under one lease, or nothing.
+create or replace function outlast._claim_name(
+  name text, version int, room int, max_bytes bigint, one boolean, after jsonb, floors jsonb, lease_ms int, process uuid, holder text,
+  out jobs outlast._taken_job[], out bytes bigint)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  fresh uuid := gen_random_uuid();
+  commands boolean := name like 'command:%';
+  groups outlast._job_group[];
+  counted text[];
+  n int;
+  ids uuid[];
+  seqs bigint[];
+  got record;
+begin
+  -- Again, if all that was taken has to wait: behind it there may be what has not to.
+  for round in 1..10 loop
+    groups := outlast._job_groups(_claim_name.name, after ->> 0, after ->> 1, null, null, floors, room);
+    if after is not null and cardinality(groups) < room then
+      -- Round again, up to where it began.
+      groups := groups || outlast._job_groups(_claim_name.name, null, null, after ->> 0, after ->> 1, floors, room - cardinality(groups));
+    end if;
+    n := cardinality(groups);
+    if n = 0 then return; end if;
+    counted := null;
+    if commands then
+      counted := array(select distinct g.account from unnest(groups) g where g.account <> '' and outlast._account_counts(g.account));
+    end if;
+    if cardinality(counted) > 0 then
+      select * into got from outlast._take_counted(_claim_name.name, groups, room, counted);
+    elsif n = 1 then
+      select * into got from outlast._take_of(_claim_name.name, groups[1], room);
+    else
+      select * into got from outlast._take_fairly(_claim_name.name, groups, room);
+    end if;
+    ids := got.ids;
+    seqs := got.seqs;
+    if coalesce(cardinality(ids), 0) = 0 then return; end if;
+    select * into got from outlast._taken(fresh, ids, seqs, version, commands);
+    jobs := got.jobs;
+    bytes := got.bytes;
+    if got.odd or bytes > max_bytes and (cardinality(ids) > 1 or not one) then
+      jobs := outlast._sift_jobs(jobs, version, max_bytes, one);
+      ids := array(select u.id from unnest(jobs) u);
+      bytes := (select sum(octet_length(u.payload)) from unnest(jobs) u);
+    end if;
+    if commands and cardinality(ids) > 0 then
+      ids := (select x.ids from outlast._exclude(ids, array(select u.seq from unnest(jobs) u)) x);
+      if cardinality(ids) < cardinality(jobs) then
+        jobs := array(select u from unnest(jobs) u where u.id = any (ids));
+      end if;
+    end if;
+    exit when cardinality(ids) > 0;
+  end loop;
+  if cardinality(ids) = 0 then
+    jobs := null;
+    return;
+  end if;
+  insert into outlast._lease (token, room, process, holder, expires_at)
+  values (fresh, 'job', _claim_name.process, _claim_name.holder, outlast.clock() + make_interval(secs => lease_ms / 1000.0));
+  if commands then
+    insert into outlast._job_claimed (id, token, account) select u.id, fresh, u.account from unnest(jobs) u;
+    if cardinality(counted) > 0 then
+      perform outlast._account_took(u.account, count(*)::int) from unnest(jobs) u where u.account = any (counted) group by u.account;
+    end if;
+  else
+    insert into outlast._job_claimed (id, token) select u, fresh from unnest(ids) u;
+  end if;
+end $$;
+
+-- The claim of a runner in another language, who marks nothing: what somebody was lost with counts as started.
+create or replace function outlast._claim_job(name text, n int, lease_ms int, holder text) returns setof outlast._taken_job
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  t outlast._taken_job;
+begin
+  perform outlast._reclaim_jobs(1);
+  perform outlast._promote(1000);
+  for t in select x.* from outlast._claim_jobs(array[_claim_job.name], array[32767], array[n], 4194304, lease_ms, holder => holder) x loop
+    if t.lapses > 0 then
+      update outlast._job_claimed c set started = true where c.id = t.id and not c.started;
+    end if;
+    return next t;
+  end loop;
+end $$;
