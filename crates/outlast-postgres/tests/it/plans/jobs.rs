@@ -12,7 +12,7 @@ use crate::house::House;
 use crate::sql::{self, one, run};
 
 /// Often enough for generic plans.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 6;
 
 /// So many jobs at once, as `enqueue` would have them.
 const FILL: &str = "
@@ -97,7 +97,7 @@ impl Store {
 async fn costs(statistics: Statistics) {
     let mut store = Store::new().await;
     // What has ended, what is paused, what belongs to a paused account, many tenants, and what waits for another day.
-    store.fill("old", 60_000, 10, "").await;
+    store.fill("old", 20_000, 10, "").await;
     run(&store.client, "delete from outlast._job_ready; insert into outlast._job_end select id, clock_timestamp(), 'd' from outlast._job").await;
     store.fill("paused", 10_000, 1, "").await;
     store.fill("mail", 10_000, 5, "away").await;
@@ -311,8 +311,8 @@ async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
 
     // What waits for its time, and its time comes: again and again.
     store.fill("later", 4_000, 1, "").await;
-    run(&store.client, "insert into outlast._job_later select id, clock_timestamp(), name, false from outlast._job_ready where name = 'later'; delete from outlast._job_ready where name = 'later'").await;
-    run(&store.client, "update outlast._job_later set due_at = due_at - interval '10 minutes'; select outlast._promote(5000)").await;
+    run(&store.client, "insert into outlast._job_later select id, clock_timestamp() - interval '10 minutes', name, false from outlast._job_ready where name = 'later'; delete from outlast._job_ready where name = 'later'").await;
+    run(&store.client, "select outlast._promote(5000)").await;
     let due = "select id from outlast.enqueue('other', '{}', after_ms => 86400000)";
     run(&store.client, due).await;
     run(&store.client, "select outlast._promote(10)").await;
@@ -320,7 +320,7 @@ async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
         run(&store.client, &format!("{due}; update outlast._job_later set due_at = clock_timestamp() where id = (select id from outlast._job_later order by due_at limit 1)")).await;
         let rows = store
             .note(
-                "a promotion above 8,000 dead",
+                "a promotion above 4,000 dead",
                 60,
                 "select * from outlast._promote(100)",
                 &[],
