@@ -849,6 +849,10 @@ CREATE TABLE outlast._job_later (
     alone boolean NOT NULL
 );
 
+CREATE TABLE outlast._job_look (
+    at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE outlast._job_pause (
     name text NOT NULL,
     reason text NOT NULL,
@@ -1648,6 +1652,9 @@ ALTER TABLE ONLY outlast._job_key
 
 ALTER TABLE ONLY outlast._job_later
     ADD CONSTRAINT _job_later_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outlast._job_look
+    ADD CONSTRAINT _job_look_pkey PRIMARY KEY (at);
 
 ALTER TABLE ONLY outlast._job_pause
     ADD CONSTRAINT _job_pause_pkey PRIMARY KEY (name);
