@@ -6,7 +6,7 @@ use outlast_core::{Failure, Job, job::Options, job::State};
 use outlast_engine::{Attempt, Outlast};
 use outlast_postgres::{
     Error,
-    job::Cancel,
+    job::{Cancel, Stands},
     tx::{OwnedTx, Pool},
 };
 use serde::{Deserialize, Serialize};
@@ -195,7 +195,7 @@ async fn what_waits_can_be_withdrawn_and_its_status_tells() {
     let status = outlast.status(&mut tx, accepted.id).await.unwrap().unwrap();
     assert_eq!(
         (status.state, status.name.as_str(), status.attempt),
-        (State::Waiting, "task", 0)
+        (Stands::Job(State::Waiting), "task", 0)
     );
     let said = outlast
         .cancel(&mut tx, accepted.id, "ordered twice")
@@ -223,7 +223,7 @@ async fn what_waits_can_be_withdrawn_and_its_status_tells() {
     let status = outlast.status(&mut tx, accepted.id).await.unwrap().unwrap();
     assert_eq!(
         (status.state, status.reason.as_deref()),
-        (State::Cancelled, Some("ordered twice"))
+        (Stands::Job(State::Cancelled), Some("ordered twice"))
     );
     assert!(status.ended_at.is_some());
     tx.commit().await.unwrap();
