@@ -101,8 +101,9 @@ async fn ten_ordered_events_of_one_tenant_wait_no_second_behind_a_hundred_thousa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_events_of_one_tenant_wait_no_second_behind_the_backlogs_of_four_others() {
+    // With two workers only where a claim takes no tenth of a second: see the test below for what makes the difference.
     for ordered in [false, true] {
-        ten_wait_no_second_behind(&["one", "two", "three", "four"], 20_000, ordered, 2).await;
+        ten_wait_no_second_behind(&["one", "two", "three", "four"], 20_000, ordered, 1).await;
     }
 }
 
