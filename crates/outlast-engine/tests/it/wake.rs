@@ -100,8 +100,16 @@ async fn all_processes_are_woken_and_another_one_takes_the_watch_of_one_that_fro
     };
     let was = elected().await.expect("the first one is elected");
 
-    // As SIGSTOP looks from the database: its sessions and its lock stay.
-    proxy.freeze();
+    // As SIGSTOP looks from the database: its sessions and its lock stay. What the second one has said has woken it: it has to
+    // be asleep again.
+    loop {
+        given.until(ASLEEP, 1).await;
+        proxy.freeze();
+        if given.count(ASLEEP).await == 1 {
+            break;
+        }
+        proxy.thaw();
+    }
     let committed = Instant::now();
     given.emit(0..1).await;
     assert_eq!(next(&mut second_hears).await, 0);
