@@ -1,18 +1,18 @@
-#![deny(unused_must_use)]
-use outlast::{Job, Outlast};
+//! Nothing is enqueued without `.await`.
+#![allow(unused_imports)]
+use outlast::*;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
-struct Greet;
+struct Greet {
+    n: i64,
+}
 impl Job for Greet {
     const NAME: &'static str = "greet";
 }
-
-async fn greet(db: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-    let mut tx = db.begin().await?;
-    Outlast::new().enqueue(&mut tx, &Greet);
-    tx.commit().await?;
-    Ok(())
+#[deny(unused_must_use)]
+async fn h(o: &Outlast, tx: &mut dyn Tx) {
+    o.enqueue(tx, &Greet { n: 1 });
 }
 
 fn main() {}
