@@ -278,3 +278,18 @@ async fn a_dedup_key_and_an_own_id_together_leave_no_half() {
     let (new, id) = ask("2", Some("other"), None).await;
     assert!(new && id != one, "the key is not");
 }
+
+/// Ids that rise are written at the right end of each index, in the log and by every consumer's seals.
+#[tokio::test]
+async fn the_ids_of_one_call_rise_in_its_order_and_say_its_time() {
+    let house = House::new().await;
+    let client = house.connect().await;
+    let sql = "select e.id from outlast.emit_all('a', array_fill('1'::text, array[1000])) e order by e.ord";
+    let rows = client.query(sql, &[]).await.expect("emits");
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    assert!(ids.is_sorted());
+    assert!(ids.iter().all(|id| id.get_version_num() == 7));
+    let off = "select count(*) from outlast._event e
+        where outlast._v7_time(e.event_id) not between e.emitted_at - interval '1 millisecond' and e.emitted_at";
+    assert_eq!(sql::one::<i64>(&client, off, &[]).await, 0);
+}
