@@ -93,6 +93,7 @@ $$;
 -- from: claimed; to: ended.
 create or replace function outlast._end_jobs(l outlast._lease, ids uuid[], outcome "char", reason text) returns void
 language plpgsql volatile
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -128,6 +129,7 @@ end $$;
 
 create or replace function outlast._not_ended(ids uuid[], repeated boolean) returns uuid[]
 language plpgsql stable
+set enable_seqscan = off
 as $$
 begin
   if not repeated then return ids; end if;
@@ -164,6 +166,7 @@ end $$;
 -- not any more must not start.
 create or replace function outlast._start_jobs(token uuid, ids uuid[]) returns void
 language plpgsql volatile
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -187,6 +190,7 @@ create or replace function outlast._fail_job(
 returns text
 language plpgsql volatile
 set lock_timeout = '8s'                          -- somebody may be deciding about it in a transaction of his own
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -230,6 +234,7 @@ end $$;
 -- from: claimed; to: ready, later (alone), incident, ended (cancelled).
 create or replace function outlast._give_back(l outlast._lease, lost boolean) returns int
 language plpgsql volatile
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -313,6 +318,7 @@ end $$;
 -- marked as started and their lease lapses now.
 create or replace function outlast._hand_back_jobs(l outlast._lease, running uuid[]) returns void
 language plpgsql volatile
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -369,6 +375,7 @@ end $$;
 create or replace function outlast._forget_jobs(n int) returns int
 language plpgsql volatile
 set jit = off
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -355,6 +355,7 @@ end $$;
 create or replace function outlast._claim_alone(names text[], versions int[], lease_ms int, process uuid, holder text)
 returns outlast._taken_job[]
 language plpgsql volatile
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -520,6 +521,7 @@ end $$;
 -- The claim of a runner in another language, who marks nothing: what somebody was lost with counts as started.
 create or replace function outlast._claim_job(name text, n int, lease_ms int, holder text) returns setof outlast._taken_job
 language plpgsql volatile
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -5,6 +5,7 @@ create or replace function outlast._job_status(id uuid)
 returns table (state text, reason text, attempt int, due_at timestamptz, ended_at timestamptz, incident_at timestamptz, class text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -66,6 +67,7 @@ end $$;
 create or replace function outlast.cancel(id uuid, reason text, tenant text default '', actor text default null) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -122,6 +124,7 @@ end $$;
 create or replace function outlast.retry_job(id uuid, actor text default null) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -155,6 +158,7 @@ end $$;
 create or replace function outlast.abandon_job(id uuid, reason text, actor text default null) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -134,7 +134,7 @@ async fn costs(statistics: Statistics) {
         store
             .note(
                 "a start of 3",
-                30,
+                120,
                 "select outlast._start_jobs($1, $2)",
                 &[&token, &&ids[..3]],
             )
