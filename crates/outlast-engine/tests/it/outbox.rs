@@ -25,7 +25,7 @@ pub(crate) const ENCORE: &str =
      create index outbox_topic_idx on public.outbox (topic, id)";
 
 /// An outbox as Encore makes it, of the broker `memory`; these parts of it are said otherwise.
-pub(crate) fn encore(parts: Value) -> Value {
+pub(crate) fn encore(parts: &Value) -> Value {
     let mut outbox = json!({
         "broker": "memory", "schema": "public", "table": "outbox", "topic": "{topic}", "ordered": false,
         "content_type": "application/json", "poll": "20ms", "attributes": {},
@@ -52,7 +52,7 @@ pub(crate) async fn apply(given: &Given, outboxes: Value) {
 
 /// A database with Encore's table as the outbox `shop`.
 pub(crate) async fn with_encore() -> Given {
-    with_outboxes(ENCORE, json!({"shop": encore(json!({}))})).await
+    with_outboxes(ENCORE, json!({"shop": encore(&json!({}))})).await
 }
 
 /// A process that relays to this broker.
@@ -249,7 +249,7 @@ async fn an_outbox_that_is_changed_or_removed_while_it_is_read_is_served_as_it_i
     let relay = relaying(&given, &broker, Given::settings());
     write(&given.sql, 0..3).await;
     emptied(&given).await;
-    apply(&given, json!({"shop": encore(json!({"topic": "x.{topic}", "type": "shop.{topic}", "source": "shop"}))})).await;
+    apply(&given, json!({"shop": encore(&json!({"topic": "x.{topic}", "type": "shop.{topic}", "source": "shop"}))})).await;
     let topic =
         "select count(*) from outlast.outbox where topic = 'x.{topic}' and identity = 'shop'";
     assert_eq!(given.count(topic).await, 1);

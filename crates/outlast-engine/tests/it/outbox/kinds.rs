@@ -28,7 +28,7 @@ insert into public.e values (1, 'one', now(), null), (2, 'two', now(), false), (
 #[tokio::test]
 async fn every_kind_of_table_is_read_as_it_is() {
     let of = |table: &str, columns: serde_json::Value| {
-        encore(json!({"table": table, "topic": table, "type": "t", "columns": columns}))
+        encore(&json!({"table": table, "topic": table, "type": "t", "columns": columns}))
     };
     let given = with_outboxes(
         TABLES,
@@ -36,11 +36,11 @@ async fn every_kind_of_table_is_read_as_it_is() {
             "a": of("a", json!({"id": "id", "payload": "data", "time": "at"})),
             "b": of("b", json!({"id": "id", "payload": "data"})),
             "c": of("c", json!({"id": "id", "payload": "data", "time": "at"})),
-            "debezium": encore(json!({"schema": "Their \"Outbox\"", "table": "outboxevent", "topic": "outbox.event.{topic}",
+            "debezium": encore(&json!({"schema": "Their \"Outbox\"", "table": "outboxevent", "topic": "outbox.event.{topic}",
                 "columns": {"id": "id", "topic": "aggregatetype", "key": "aggregateid", "type": "type", "payload": "payload"}})),
-            "d": encore(json!({"table": "d$1%s; drop table a", "topic": "d", "type": "t",
+            "d": encore(&json!({"table": "d$1%s; drop table a", "topic": "d", "type": "t",
                 "columns": {"id": "id", "payload": "data", "time": "at%I", "mark": "published_at"}})),
-            "e": encore(json!({"table": "e", "topic": "e", "type": "t", "content_type": "text/plain",
+            "e": encore(&json!({"table": "e", "topic": "e", "type": "t", "content_type": "text/plain",
                 "columns": {"id": "id", "payload": "data", "time": "at", "mark": "sent"}})),
         }),
     )
@@ -107,7 +107,7 @@ async fn every_kind_of_table_is_read_as_it_is() {
 async fn an_id_means_the_same_in_every_time_zone_and_whatever_its_width() {
     let given = with_outboxes(
         "create table public.outbox (id int primary key, topic text, data text, inserted_at timestamp)",
-        json!({"shop": encore(json!({}))}),
+        json!({"shop": encore(&json!({}))}),
     )
     .await;
     let register =

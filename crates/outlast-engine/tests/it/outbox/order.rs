@@ -18,7 +18,7 @@ const KEYED: &str =
 async fn keyed() -> Given {
     let columns =
         json!({"id": "id", "topic": "topic", "payload": "data", "time": "inserted_at", "key": "k"});
-    let outbox = encore(json!({"ordered": true, "columns": columns}));
+    let outbox = encore(&json!({"ordered": true, "columns": columns}));
     with_outboxes(KEYED, json!({"shop": outbox})).await
 }
 
@@ -137,7 +137,7 @@ async fn order_is_refused_where_the_table_cannot_give_it() {
         why.contains("create index concurrently on public.outbox (k, id)"),
         "{why}"
     );
-    let changed = encore(json!({}));
+    let changed = encore(&json!({}));
     let sql = "select count(*) from outlast._apply_outboxes($1)";
     let refused = given.sql.query(sql, &[&json!({"shop": changed})]).await;
     assert!(refused.is_err(), "order cannot be changed");

@@ -86,7 +86,7 @@ async fn one_that_breaks_the_relay_is_found_and_the_others_go_on() {
 async fn what_nobody_could_publish_is_told_by_its_reason() {
     let columns = json!({"id": "id", "topic": "topic", "payload": "data", "key": "k", "tenant": "t", "headers": "h"});
     let table = "create table public.outbox (id text primary key, topic text, data text, k text, t text, h jsonb)";
-    let given = with_outboxes(table, json!({"shop": encore(json!({"columns": columns}))})).await;
+    let given = with_outboxes(table, json!({"shop": encore(&json!({"columns": columns}))})).await;
     let broker = Memory::new().with_topic("pings");
     let rows = "insert into public.outbox values
         ('good', 'pings', '{\"n\": 1}', 'k', 'acme', '{\"region\": \"eu\", \"n\": 1}'),

@@ -20,12 +20,12 @@ async fn a_table_that_is_missing_or_changed_is_told_and_read_again_when_it_is_ri
     let given = with_outboxes(
         &tables,
         json!({
-            "shop": encore(json!({})),
-            "later": encore(json!({"table": "later"})),
-            "odd": encore(json!({"table": "odd"})),
-            "seen": encore(json!({"table": "seen"})),
-            "bare": encore(json!({"table": "bare"})),
-            "timeless": encore(json!({"columns": {"id": "id", "topic": "topic", "payload": "nothing"}})),
+            "shop": encore(&json!({})),
+            "later": encore(&json!({"table": "later"})),
+            "odd": encore(&json!({"table": "odd"})),
+            "seen": encore(&json!({"table": "seen"})),
+            "bare": encore(&json!({"table": "bare"})),
+            "timeless": encore(&json!({"columns": {"id": "id", "topic": "topic", "payload": "nothing"}})),
         }),
     )
     .await;
@@ -81,7 +81,7 @@ async fn a_table_that_is_missing_or_changed_is_told_and_read_again_when_it_is_ri
 
 #[tokio::test]
 async fn a_login_needs_to_read_and_delete_and_is_told_what_it_lacks() {
-    let given = with_outboxes(ENCORE, json!({"shop": encore(json!({}))})).await;
+    let given = with_outboxes(ENCORE, json!({"shop": encore(&json!({}))})).await;
     let url = given.database.login("in role outlast_engine").await;
     let broker = Memory::new().with_topic("pings");
     let _relay = relaying_at(&url, &broker, Given::settings());
@@ -111,7 +111,7 @@ async fn a_login_needs_to_read_and_delete_and_is_told_what_it_lacks() {
 async fn what_may_be_read_is_decided_by_the_rights_of_the_login_never_by_ours() {
     let tables = "create table public.secret (id uuid primary key, data text); insert into public.secret values (gen_random_uuid(), 'geheim')";
     let secret = encore(
-        json!({"table": "secret", "topic": "pings", "columns": {"id": "id", "payload": "data"}}),
+        &json!({"table": "secret", "topic": "pings", "columns": {"id": "id", "payload": "data"}}),
     );
     let given = with_outboxes(tables, json!({"s": secret})).await;
     // Not even whoever owns the schema reads it for us.
@@ -141,7 +141,7 @@ async fn what_may_be_read_is_decided_by_the_rights_of_the_login_never_by_ours() 
     );
     let own = "select count(*) from outlast._apply_outboxes($1)";
     for schema in ["outlast", "pg_catalog"] {
-        let ours = json!({"x": encore(json!({"schema": schema, "table": "_event"}))});
+        let ours = json!({"x": encore(&json!({"schema": schema, "table": "_event"}))});
         assert!(given.sql.query(own, &[&ours]).await.is_err(), "{schema}");
     }
 }
