@@ -376,11 +376,13 @@ CREATE TABLE outlast._route (
 CREATE FUNCTION outlast.abandon_job(id uuid, reason text, actor text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
     AS ..;
 
 CREATE FUNCTION outlast.cancel(id uuid, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
     AS ..;
 
 CREATE FUNCTION outlast.cancel_key(name text, key text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text, kind text DEFAULT 'job'::text) RETURNS text
@@ -538,6 +540,7 @@ CREATE FUNCTION outlast.retry(consumer text, id uuid, actor text DEFAULT NULL::t
 CREATE FUNCTION outlast.retry_job(id uuid, actor text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
     AS ..;
 
 CREATE FUNCTION outlast.rewind(route text, since timestamp with time zone, until timestamp with time zone DEFAULT NULL::timestamp with time zone, reason text DEFAULT NULL::text, actor text DEFAULT NULL::text, OUT id bigint, OUT round integer, OUT events bigint) RETURNS record
