@@ -105,7 +105,8 @@ begin
   if exists (select from outlast._command m where m.id = ids[1]) then
     raise exception 'a command of the claim % has no completion: record what the provider has answered', (l).token using errcode = 'OL005';
   end if;
-  delete from outlast._job_claimed c where c.id = any (ids) and c.token = (l).token;
+  -- By its id: with the token as a bound of its index each completion would read all of the claim.
+  delete from outlast._job_claimed c where c.id = any (ids) and (c.token = (l).token) is true;
   get diagnostics gone = row_count;
   if gone <> cardinality(ids) then
     if exists (select from outlast._job_end e where e.id = any (ids)) then
@@ -173,7 +174,7 @@ declare
   marked int;
 begin
   perform outlast._prove(_start_jobs.token);
-  update outlast._job_claimed c set started = true where c.token = _start_jobs.token and c.id = any (ids);
+  update outlast._job_claimed c set started = true where (c.token = _start_jobs.token) is true and c.id = any (ids);
   get diagnostics marked = row_count;
   if marked <> cardinality(ids) then
     raise exception '% of % jobs are not in the claim %', cardinality(ids) - marked, cardinality(ids), _start_jobs.token using errcode = 'OL003';
@@ -202,7 +203,7 @@ begin
     return outlast._fail_command(l, id, class, txt, after_ms, charged);
   end if;
   perform pg_advisory_xact_lock(outlast._job_lock(id));
-  delete from outlast._job_claimed c where c.id = _fail_job.id and c.token = (l).token;
+  delete from outlast._job_claimed c where c.id = _fail_job.id and (c.token = (l).token) is true;
   if not found then
     raise exception 'job % is not in the claim %', id, (l).token using errcode = 'OL003';
   end if;
@@ -380,10 +381,14 @@ as $$
 #variable_conflict use_column
 declare
   old uuid[];
+  -- A volatile function is no bound of an index.
+  at timestamptz := outlast.clock();
+  week_ago timestamptz := at - interval '7 days';
+  kept timestamptz := at - outlast._setting_interval('retention.job');
   gone int;
 begin
   if exists (select from outlast._check_settings()) then return 0; end if;
-  old := array(select x.id from outlast._job_end x where x.at < outlast.clock() - outlast._setting_interval('retention.job') order by x.at limit n);
+  old := array(select x.id from outlast._job_end x where x.at < kept order by x.at limit n);
   delete from outlast._job x where x.id = any (old);
   delete from outlast._job_state x where x.id = any (old);
   delete from outlast._command x where x.id = any (old);
@@ -392,11 +397,11 @@ begin
   delete from outlast._job_end x where x.id = any (old);
   -- What was told of commands that never came.
   delete from outlast._settlement x where x.ctid = any (array(
-    select y.ctid from outlast._settlement y where y.at < outlast.clock() - interval '7 days' order by y.at limit n));
+    select y.ctid from outlast._settlement y where y.at < week_ago order by y.at limit n));
   delete from outlast._job_key x where x.ctid = any (array(
     select y.ctid from outlast._job_key y
     -- Long enough after its life that the answer has been "expired" for a while, and no unfinished job loses it.
-    where y.lives_until < outlast.clock() - interval '7 days'
+    where y.lives_until < week_ago
       and (not exists (select from outlast._job j where j.id = y.job) or exists (select from outlast._job_end e where e.id = y.job))
     order by y.lives_until limit n));
   get diagnostics gone = row_count;

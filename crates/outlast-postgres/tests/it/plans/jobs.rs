@@ -158,7 +158,7 @@ async fn costs(statistics: Statistics) {
         store
             .note(
                 "a failure",
-                40,
+                60,
                 "select outlast.fail($1, $2, 'retry', 'why', 86400000)",
                 &[&token, &ids[41]],
             )
@@ -202,7 +202,7 @@ async fn costs(statistics: Statistics) {
         store
             .note(
                 "a look for work",
-                60,
+                100,
                 "select * from outlast._due_jobs('{mail,paused,unknown}')",
                 &[],
             )
