@@ -134,7 +134,7 @@ begin
       is distinct from (select array_agg(t order by t) from outlast._places(c.id) p, unnest(p.tenants) t where p.lane % 1024 = l.part);
   return query select 'ids are drawn one by one and above all there are',
     (case when s.seqcache <> 1 or coalesce(pg_sequence_last_value('outlast._event_id'), 0) <
-       coalesce((select max(e.id) from outlast._event e), 0) then 1 else 0 end)::bigint,
+       greatest((select max(e.id) from outlast._event e), (select max(r.seq) from outlast._job_ready r), 0) then 1 else 0 end)::bigint,
     'outlast._event_id'
     from pg_catalog.pg_sequence s where s.seqrelid = 'outlast._event_id'::regclass;
   return query select 'bits of completions are counted and below the place up to which their consumer is folded',

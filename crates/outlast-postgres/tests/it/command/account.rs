@@ -43,7 +43,13 @@ async fn no_more_of_an_account_than_its_limit_are_in_work_with_many_claimers() {
         let desk = Desk::new().await;
         if planted {
             desk.house
-                .plant("_claim_jobs", &[("continue when not pg_try_advisory_xact_lock(outlast._account_lock(g.account));", "")])
+                .plant(
+                    "_take_counted",
+                    &[(
+                        "if pg_try_advisory_xact_lock(outlast._account_lock(g.account)) then",
+                        "if true then",
+                    )],
+                )
                 .await;
         }
         for n in 0..200 {
