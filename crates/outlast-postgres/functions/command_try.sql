@@ -78,7 +78,7 @@ begin
   end if;
   perform outlast._check_answer(id::text, answer);
   if not exists (select from outlast._command x where x.id = _record.id) then
-    raise exception 'there is no command %', id using errcode = 'OL003';
+    raise exception 'command % is in no claim', id using errcode = 'OL003';
   end if;
   if current_setting('synchronous_commit') in ('off', 'local') then
     perform set_config('synchronous_commit', 'on', true);

@@ -3,10 +3,16 @@
 use std::{fs, path::Path};
 
 /// Where a process looks at the time of day, and why it may.
-const MAY: [(&str, &str); 1] = [(
-    "outlast-postgres/src/event/check.rs",
-    "an id of the caller's own is refused before the statement; the statement decides",
-)];
+const MAY: [(&str, &str); 2] = [
+    (
+        "outlast-postgres/src/event/check.rs",
+        "an id of the caller's own is refused before the statement; the statement decides",
+    ),
+    (
+        "outlast-postgres/src/job.rs",
+        "a time ten years away is refused before the statement, with a day to spare; the statement decides",
+    ),
+];
 
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -233,7 +233,7 @@ async fn each_end(given: &Given, pool: impl Pool) {
         (Then::Run("commit"), refused, (1, None)),
         (
             Then::Seal,
-            "failed, permanent: seal: this event is sealed already, or will be by on_tx",
+            "failed, permanent: seal: this is sealed already, or will be by on_tx",
             (0, None),
         ),
     ];

@@ -129,7 +129,7 @@ async fn a_throttled_try_pauses_the_account_and_spends_nothing() {
     given.give(0..3).await;
     given
         .until(
-            "select count(*) from outlast.account where paused_until is not null",
+            "select count(*) from outlast.account where reason is not null",
             1,
         )
         .await;

@@ -159,7 +159,7 @@ async fn bad_arguments_have_a_typed_answer() {
     let (token, id) = (&row.token, &row.id);
     let nobody = "00000000-0000-0000-0000-000000000000";
     for (state, sql) in [
-        ("OL005", "select outlast.claim('job', 'c')".to_owned()),
+        ("OL005", "select outlast.claim('jobs', 'c')".to_owned()),
         ("OL005", "select outlast.claim(null, 'c')".to_owned()),
         (
             "OL012",

@@ -51,7 +51,9 @@ async fn the_checks_of_the_schema_and_the_table_of_core_have_the_same_words() {
 #[tokio::test]
 async fn what_a_function_says_it_does_is_allowed_by_the_table_of_core() {
     let mut moves = 0;
-    for (file, text) in migrate::FUNCTIONS {
+    // Those of jobs and commands move other things.
+    let parked = |file: &&str| !file.starts_with("job") && !file.starts_with("command");
+    for (file, text) in migrate::FUNCTIONS.iter().filter(|(file, _)| parked(file)) {
         for line in text
             .lines()
             .filter_map(|line| line.strip_prefix("-- from: "))
