@@ -118,10 +118,18 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
                 let nobody = Failure::retry("no function of this worker asks the provider");
                 return whole(unit, End::Failed(nobody));
             };
-            if due == CommandDue::Send
-                && let Err(end) = leave(&consumer, &lease, event, commands).await
-            {
-                return whole(unit, end);
+            if due == CommandDue::Send {
+                // In a task of its own: nobody polls this while the batch records something, which needs a connection, too.
+                let leaving = leave(
+                    consumer.clone(),
+                    lease.clone(),
+                    event.clone(),
+                    commands.clone(),
+                );
+                let left = tokio::spawn(leaving).await;
+                if let Err(end) = left.unwrap_or(Err(End::NotStarted)) {
+                    return whole(unit, end);
+                }
             }
             one.start(context, state, delivery)
         }
@@ -168,10 +176,10 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
 /// Writes down that a command leaves, and looks once more whether it may: nobody else can have it, and what is left of the lease
 /// is enough. Only then is it known that whatever happens from here on may have had an effect.
 async fn leave<S>(
-    consumer: &Consumer<S>,
-    lease: &Lease,
-    event: &Claimed,
-    commands: &Commands<S>,
+    consumer: Consumer<S>,
+    lease: Lease,
+    event: Arc<Claimed>,
+    commands: Arc<Commands<S>>,
 ) -> Result<(), End> {
     let (token, id, length) = (lease.token, event.event_id, consumer.leases.length());
     let store = &consumer.store;

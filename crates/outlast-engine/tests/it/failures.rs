@@ -367,3 +367,21 @@ async fn retries_that_hang_do_not_hold_up_what_is_new() {
     given.processed(28).await;
     worker.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_throttled_try_waits_as_it_was_told_and_is_not_repeated_at_once() {
+    async fn throttled(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
+        let _ = told.send(ping.n);
+        Err(Failure::throttled(Duration::from_secs(60)))
+    }
+    let given = given().await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let running = given.start(told, Consumer::new("mailer").on(throttled));
+    running.registered(&given).await;
+    given.emit(7..8).await;
+    assert_eq!(next(&mut hears).await, 7);
+    let waits = "select count(*) from outlast.parked where class = 'throttled' and failures = 0 and next_at > now() + interval '30 seconds'";
+    given.until(waits, 1).await;
+    assert!(hears.try_recv().is_err(), "once is enough to be told");
+    running.stop().await.unwrap();
+}

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Run;
 use crate::{
     crash::{self, Point},
-    handler::{BatchEnd, End, Left},
+    handler::{BatchEnd, End, Form, Left},
     run::{
         record::{self, Recorded},
         tries::{Tried, Unit},
@@ -18,6 +18,22 @@ use crate::{
 
 /// How often an event is run again at once after a conflict between transactions, before that counts as a failure.
 const CONFLICTS: u32 = 10;
+
+/// A conflict between transactions: the try counts as none. To be told to come later is another thing.
+fn is_conflict(failure: &Failure) -> bool {
+    !failure.is_charged() && failure.class != Class::Throttled
+}
+
+impl<S> Unit<S> {
+    /// What has left this process is not run again as if it had not.
+    fn may_run_again(&self) -> bool {
+        let leaves = self
+            .handler
+            .as_ref()
+            .is_some_and(|handler| matches!(handler.form, Form::Command(_)));
+        !leaves && self.conflicts < CONFLICTS
+    }
+}
 
 impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
     /// Records what a try reported.
@@ -56,7 +72,7 @@ impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
                 self.consumer.durable(self.lease.token, &ids);
                 self.ended.done += ids.len();
             }
-            End::Failed(failure) if !failure.is_charged() && unit.conflicts < CONFLICTS => {
+            End::Failed(failure) if is_conflict(&failure) && unit.may_run_again() => {
                 self.again(&unit, &ids, unit.conflicts + 1);
             }
             // A batch that fails is run again one event at a time: a failure is then its own event's.

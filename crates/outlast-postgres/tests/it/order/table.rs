@@ -51,8 +51,12 @@ async fn the_checks_of_the_schema_and_the_table_of_core_have_the_same_words() {
 #[tokio::test]
 async fn what_a_function_says_it_does_is_allowed_by_the_table_of_core() {
     let mut moves = 0;
-    // Those of jobs and commands move other things.
-    let parked = |file: &&str| !file.starts_with("job") && !file.starts_with("command");
+    // Those of jobs, commands and outboxes move other things.
+    let parked = |file: &&str| {
+        !["job", "command", "outbox"]
+            .iter()
+            .any(|of| file.starts_with(of))
+    };
     for (file, text) in migrate::FUNCTIONS.iter().filter(|(file, _)| parked(file)) {
         for line in text
             .lines()

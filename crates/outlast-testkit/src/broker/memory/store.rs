@@ -236,7 +236,8 @@ impl Store {
 
     /// Whether it is there, and keeps the order that is asked for.
     pub(super) fn readable(&mut self, wanted: &Subscription) -> Result<(), BrokerError> {
-        if wanted.ordered && !self.reader(wanted)?.wanted.ordered {
+        let keeps_order = self.reader(wanted)?.wanted.ordered;
+        if wanted.ordered && !keeps_order {
             self.refused += 1;
             let what = format!("the subscription {} keeps no order", wanted.name);
             return Err(BrokerError::new(Why::Configuration, what));
