@@ -1,5 +1,5 @@
 //! Outbox tables of other systems, as operators write them down: which table, which columns, where its rows go. How they are
-//! claimed and settled is in [`claim`].
+//! claimed and settled is in `claim`.
 
 mod claim;
 

@@ -1,7 +1,7 @@
 //! Planted faults: the product's SQL functions in a version that lacks one idea. Each must be seen by the checker.
 //!
 //! Applied to the database of one run. What each of them removes is what the comment of the original function gives as
-//! its reason. Some are no SQL: a handler, or a broker ([`planted`](super::planted)), does something wrong.
+//! its reason. Some are no SQL: a handler, or a broker (`planted`), does something wrong.
 
 use std::str::FromStr;
 
