@@ -9,6 +9,7 @@ mod command;
 mod database;
 mod engine;
 mod exit;
+mod intent;
 mod log;
 mod needs;
 mod out;

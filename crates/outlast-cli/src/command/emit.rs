@@ -1,18 +1,16 @@
 //! `outlast emit`: one event from a shell, in a transaction of its own.
 
-use std::{ffi::OsString, io::Read, os::unix::ffi::OsStringExt};
+use std::ffi::OsString;
 
 use clap::Args;
-use outlast_postgres::Error;
-use serde::Serialize;
 use tokio_postgres::types::Type;
-use uuid::Uuid;
 
 use crate::{
     args::Global,
     database::Database,
     exit::Exit,
-    problem::{Answer, Problem, Tried},
+    intent,
+    problem::{Answer, Problem},
 };
 
 #[derive(Debug, Args)]
@@ -56,17 +54,10 @@ pub(crate) struct Emit {
     actor: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Emitted {
-    id: Uuid,
-    new: bool,
-}
-
 impl Emit {
     pub(crate) async fn run(&self, global: &Global) -> Answer {
-        let out = global.out();
         let what = format!("emit {}", crate::out::text::line(&self.kind));
-        let payload = self.read()?;
+        let payload = intent::payload(&self.payload)?;
         let database = Database::to_emit(global).await?;
         let rows = database
             .rows(
@@ -87,43 +78,12 @@ impl Emit {
             )
             .await
             .map_err(|problem| self.unanswered(problem))?;
-        let row = rows.first().expect("outlast.emit answers one row");
-        let (id, key) = (row.get("id"), self.dedup.clone().unwrap_or_default());
-        if row.get("conflict") {
-            return Err(Error::Conflict {
-                kind: "event",
-                key,
-                first: id,
-            })
-            .tried(what);
-        }
-        if row.get("expired") {
-            return Err(Error::Expired { kind: "event", key }).tried(what);
-        }
-        let emitted = Emitted {
-            id,
-            new: row.get("new"),
-        };
-        if out.json {
-            out.object(&emitted)?;
-        } else if emitted.new {
-            out.say(&format!("emitted {id}"))?;
-        } else {
-            out.say(&format!("emitted before, as {id}; nothing new was written"))?;
-        }
-        Ok(Exit::Done)
-    }
-
-    fn read(&self) -> Answer<Vec<u8>> {
-        if self.payload != "-" {
-            return Ok(self.payload.clone().into_vec());
-        }
-        let mut payload = Vec::new();
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut payload)
-            .tried("read the payload from stdin")?;
-        Ok(payload)
+        intent::answered(
+            global,
+            ("event", "emitted", what),
+            &rows,
+            self.dedup.as_deref(),
+        )
     }
 
     /// A broken connection says nothing about the commit.

@@ -1,19 +1,17 @@
 //! `outlast jobs enqueue`: one job from a shell, in a transaction of its own.
 
-use std::{ffi::OsString, io::Read, os::unix::ffi::OsStringExt, time::Duration};
+use std::{ffi::OsString, time::Duration};
 
 use clap::Args;
 use outlast_core::duration;
-use outlast_postgres::Error;
-use serde::Serialize;
 use tokio_postgres::types::Type;
-use uuid::Uuid;
 
 use crate::{
     args::Global,
     database::Database,
     exit::Exit,
-    problem::{Answer, Problem, Tried},
+    intent,
+    problem::{Answer, Problem},
 };
 
 #[derive(Debug, Args)]
@@ -70,17 +68,10 @@ pub(super) struct Enqueue {
     actor: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Enqueued {
-    id: Uuid,
-    new: bool,
-}
-
 impl Enqueue {
     pub(super) async fn run(&self, global: &Global) -> Answer {
-        let out = global.out();
         let what = format!("enqueue {}", crate::out::text::line(&self.name));
-        let payload = self.read()?;
+        let payload = intent::payload(&self.payload)?;
         let ms = |d: Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
         let (after, lifetime) = (self.after.map(ms), self.lifetime.map(ms));
         let database = Database::to_emit(global).await?;
@@ -106,45 +97,12 @@ impl Enqueue {
             )
             .await
             .map_err(|problem| self.unanswered(problem))?;
-        let row = rows.first().expect("outlast.enqueue answers one row");
-        let (id, key) = (row.get("id"), self.key.clone().unwrap_or_default());
-        if row.get("conflict") {
-            return Err(Error::Conflict {
-                kind: "job",
-                key,
-                first: id,
-            })
-            .tried(what);
-        }
-        if row.get("expired") {
-            return Err(Error::Expired { kind: "job", key }).tried(what);
-        }
-        let enqueued = Enqueued {
-            id,
-            new: row.get("new"),
-        };
-        if out.json {
-            out.object(&enqueued)?;
-        } else if enqueued.new {
-            out.say(&format!("enqueued {id}"))?;
-        } else {
-            out.say(&format!(
-                "enqueued before, as {id}; nothing new was written"
-            ))?;
-        }
-        Ok(Exit::Done)
-    }
-
-    fn read(&self) -> Answer<Vec<u8>> {
-        if self.payload != "-" {
-            return Ok(self.payload.clone().into_vec());
-        }
-        let mut payload = Vec::new();
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut payload)
-            .tried("read the payload from stdin")?;
-        Ok(payload)
+        intent::answered(
+            global,
+            ("job", "enqueued", what),
+            &rows,
+            self.key.as_deref(),
+        )
     }
 
     /// A broken connection says nothing about the commit.
