@@ -1,8 +1,8 @@
 -- One try of a command: sent, answered, lost, asked after. Who holds the lease moves it; what anybody else learns is told.
 
 -- Right before these leave: from here on something of them may have had an effect, and that is on record first. Answers which
--- of them may be sent; one that was settled, cancelled or lost meanwhile, or whose provider may have forgotten the key by the
--- time it arrives, may not. `lease_ms`: how long the send may take at most.
+-- of them may be sent; one that was settled, cancelled or lost meanwhile, whose provider may have forgotten the key by the
+-- time it arrives, or which may have been sent before the database was set back, may not. `lease_ms`: how long the send may take at most.
 -- from: waiting, unknown (to be sent again); to: running.
 create or replace function outlast._sent(
   token uuid, ids uuid[], lease_ms int, resend_ms bigint default null, looks_up boolean default false, replays boolean default false)
@@ -20,6 +20,15 @@ begin
     where c.token = _sent.token and x.id = any (ids) and x.next = 's' and x.state in ('waiting', 'unknown')
     order by x.id for update of x
   loop
+    if m.restored then
+      -- As if it had been sent as soon as it was accepted, and nobody had heard the answer.
+      update outlast._command x
+      set restored = false, ambiguous = true, sent = true, first_sent_at = coalesce(x.first_sent_at, (select j.accepted_at from outlast._job j where j.id = x.id)),
+          was = 'waiting', state = 'running', version = x.version + 1
+      where x.id = m.id;
+      update outlast._command x set was = 'running', state = 'unknown', unknown_at = at where x.id = m.id returning * into m;
+      perform outlast._witness(m, 'restored', null, true, null, 'the database was set back: it may have been sent before', null, null);
+    end if;
     if m.state = 'unknown' then
       if m.first_sent_at + make_interval(secs => coalesce(resend_ms, 0) / 1000.0) <= at + make_interval(secs => lease_ms / 1000.0) + interval '30 seconds' then
         update outlast._command x set resend_ms = null, looks_up = _sent.looks_up, replays = _sent.replays where x.id = m.id returning * into m;

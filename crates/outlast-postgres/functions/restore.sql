@@ -265,6 +265,8 @@ begin
   if not outlast._xids_are_ours() then
     did := did || jsonb_build_object('rebased', outlast._rebase());
   end if;
+  -- Which of them had been sent in what is gone nobody here knows: each is decided when it would leave.
+  update outlast._command m set restored = true where m.state = 'waiting';
   delete from outlast._missing;
   -- Who comes now and was told more than is here is told that a person knows.
   delete from outlast._process p where p.server <> pg_postmaster_start_time();

@@ -12,6 +12,7 @@ create table outlast._command (
   sent            boolean not null default false,   -- never unset: something of it may have left
   first_sent_at   timestamptz,
   ambiguous       boolean not null default false,   -- a send may have had an effect that nobody has told of
+  restored        boolean not null default false,   -- the database was set back: it may have been sent in what is gone
   not_applied     boolean not null default false,   -- proof that what was sent had none: one more send, whatever the window
   resend_ms       bigint,                      -- what whoever sent it said about the provider: it honours the key so long
   looks_up        boolean not null default false,   -- .. it can be asked
@@ -40,7 +41,7 @@ create table outlast._evidence (
   id              bigint generated always as identity primary key,
   command         uuid not null,
   at              timestamptz not null,
-  what            text not null,               -- sent, answered, asked, failed, lost, told, late, decided
+  what            text not null,               -- sent, answered, asked, failed, lost, told, late, decided, restored
   result          text,                        -- settled, pending, rejected, .., or a class of failure
   state           text not null,               -- the command's, when it came
   moved           boolean not null,            -- whether it was believed

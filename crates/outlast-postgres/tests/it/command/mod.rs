@@ -6,6 +6,7 @@ mod exclusive;
 mod life;
 mod random;
 mod resolve;
+mod restore;
 mod settle;
 mod table;
 mod unknown;
