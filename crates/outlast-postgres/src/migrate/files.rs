@@ -100,6 +100,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("operator", include_str!("../../functions/operator.sql")),
     ("enqueue", include_str!("../../functions/enqueue.sql")),
     ("job", include_str!("../../functions/job.sql")),
+    ("job_groups", include_str!("../../functions/job_groups.sql")),
     ("job_claim", include_str!("../../functions/job_claim.sql")),
     (
         "job_operator",
