@@ -16,6 +16,7 @@ mod order;
 mod outbox;
 mod parked;
 mod plans;
+mod prepared;
 mod restore;
 mod retention;
 mod roles;

@@ -152,3 +152,59 @@ async fn migrate_keeps_what_the_settings_have_chosen() {
     woken_by("poll", &mut sql).await;
     assert!(!yes(&sql, text).await);
 }
+
+/// What a look that waits has seen: the last id, and whether an event above the one before can be seen.
+async fn awaited(client: &Client, last: i64, most_ms: i32) -> (i64, Option<bool>) {
+    let sql = "select last_id, visible from outlast._await($1, $2)";
+    let row = client.query_one(sql, &[&last, &most_ms]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+async fn last_id(client: &Client) -> i64 {
+    sql::one(
+        client,
+        "select coalesce(pg_sequence_last_value('outlast._event_id'), 0)",
+        &[],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_look_that_waits_in_the_server_ends_with_news_with_its_time_and_with_nobodys_commit() {
+    let database = pg::outlast().await;
+    let (writer, looker) = (database.connect().await, database.connect().await);
+    sql::emit(&writer, "a", None).await;
+    let last = last_id(&writer).await;
+    assert_eq!(
+        awaited(&looker, last, 5).await,
+        (last, None),
+        "its time is over"
+    );
+    assert_eq!(
+        awaited(&looker, last - 1, 60_000).await,
+        (last, Some(true)),
+        "it is there already"
+    );
+
+    // Nearly for ever: only what is emitted meanwhile ends it.
+    let waiting = tokio::spawn(async move {
+        let seen = awaited(&looker, last, 60_000).await;
+        (looker, seen)
+    });
+    sql::emit(&writer, "a", None).await;
+    let (looker, seen) = waiting.await.unwrap();
+    assert_eq!(seen, (last + 1, Some(true)));
+
+    // An id that is drawn and not committed is no event yet, and nobody waits for its end here.
+    sql::run(&writer, "begin").await;
+    sql::emit(&writer, "a", None).await;
+    assert_eq!(
+        awaited(&looker, last + 1, 60_000).await,
+        (last + 2, Some(false))
+    );
+    sql::run(&writer, "commit").await;
+    assert_eq!(
+        awaited(&looker, last + 1, 60_000).await,
+        (last + 2, Some(true))
+    );
+}
