@@ -309,6 +309,7 @@ CREATE TABLE outlast._command (
     sent boolean DEFAULT false NOT NULL,
     first_sent_at timestamp with time zone,
     ambiguous boolean DEFAULT false NOT NULL,
+    restored boolean DEFAULT false NOT NULL,
     not_applied boolean DEFAULT false NOT NULL,
     resend_ms bigint,
     looks_up boolean DEFAULT false NOT NULL,

@@ -112,9 +112,13 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  _kind "char" := case cancel_key.kind when 'job' then 'j' when 'command' then 'c' end;
   _id uuid := (select k.job from outlast._job_key k
-               where k.tenant = cancel_key.tenant and k.kind = (case cancel_key.kind when 'command' then 'c' else 'j' end)::"char" and k.name = cancel_key.name and k.key = cancel_key.key);
+               where k.tenant = cancel_key.tenant and k.kind = _kind and k.name = cancel_key.name and k.key = cancel_key.key);
 begin
+  if _kind is null then
+    raise exception 'cancel_key: kind % is not job or command', quote_nullable(cancel_key.kind) using errcode = 'OL005';
+  end if;
   return case when _id is null then 'absent' else outlast.cancel(_id, cancel_key.reason, cancel_key.tenant, cancel_key.actor) end;
 end $$;
 
@@ -136,7 +140,6 @@ begin
   perform pg_advisory_xact_lock(outlast._job_lock(retry_job.id));
   select * into s from outlast._job_status(retry_job.id);
   if s.state <> 'waiting' then return s.state; end if;
-  if s.incident_at is null and exists (select from outlast._command m where m.id = retry_job.id and m.ambiguous) then return s.state; end if;
   if exists (select from outlast._job_ready x where x.id = retry_job.id) then return 'ready'; end if;
   delete from outlast._job_later x where x.id = retry_job.id;
   if not found and s.incident_at is null then

@@ -29,7 +29,7 @@ pub const NAME_LIMIT: usize = 90;
     missing_docs,
     reason = "the arguments of outlast.command, by their own names"
 )]
-pub struct Order<'a> {
+pub struct Intent<'a> {
     pub schema: Schema,
     pub name: &'a str,
     pub version: u16,
@@ -62,52 +62,52 @@ const COMMAND: &str = "select outlast.command(name => $1, payload => $2::text, k
 /// # Errors
 /// Bad input and [`Error::Conflict`] or [`Error::Expired`] leave the transaction usable, with nothing written.
 /// [`Error::Database`] does not: roll back.
-pub async fn command(tx: &mut dyn Tx, order: &Order<'_>) -> Result<Accepted, Error> {
-    checked(order)?;
-    let version = order.version.to_string();
-    let (after, at) = match order.when {
+pub async fn command(tx: &mut dyn Tx, intent: &Intent<'_>) -> Result<Accepted, Error> {
+    checked(intent)?;
+    let version = intent.version.to_string();
+    let (after, at) = match intent.when {
         When::Now => (None, None),
         When::After(after) => (Some(after.as_millis().to_string()), None),
         When::At(at) => (None, Some(job::micros(at).to_string())),
     };
-    let priority = order.priority.to_string();
-    let attempts = order.attempts.map(|attempts| attempts.to_string());
-    let lifetime = job::lifetime_ms(order.lifetime.unwrap_or(Lifetime::Forever));
+    let priority = intent.priority.to_string();
+    let attempts = intent.attempts.map(|attempts| attempts.to_string());
+    let lifetime = job::lifetime_ms(intent.lifetime.unwrap_or(Lifetime::Forever));
     let text = |id: Option<Uuid>| id.map(|id| id.to_string());
     let (supersedes, correlation, causation) = (
-        text(order.supersedes),
-        text(order.correlation_id),
-        text(order.causation_id),
+        text(intent.supersedes),
+        text(intent.correlation_id),
+        text(intent.causation_id),
     );
     let args = [
-        order.name.into(),
-        order.payload.into(),
-        order.key.into(),
-        order.tenant.into(),
+        intent.name.into(),
+        intent.payload.into(),
+        intent.key.into(),
+        intent.tenant.into(),
         version.as_str().into(),
-        order.account.into(),
-        order.exclusive.into(),
+        intent.account.into(),
+        intent.exclusive.into(),
         after.as_deref().into(),
         at.as_deref().into(),
         priority.as_str().into(),
         attempts.as_deref().into(),
         lifetime.as_str().into(),
         supersedes.as_deref().into(),
-        order.actor.into(),
+        intent.actor.into(),
         correlation.as_deref().into(),
         causation.as_deref().into(),
-        order.traceparent.into(),
+        intent.traceparent.into(),
     ];
-    let row = tx.call(order.schema.statement(COMMAND), &args).await;
-    let row = row.map_err(|error| error.in_schema(order.schema))?;
-    Accepted::from_row(&row, "command", || order.key.to_owned())
+    let row = tx.call(intent.schema.statement(COMMAND), &args).await;
+    let row = row.map_err(|error| error.in_schema(intent.schema))?;
+    Accepted::from_row(&row, "command", || intent.key.to_owned())
 }
 
 /// What was told of a command by its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
-    /// The provider did it; the answer as JSON, and what the provider calls it.
-    Settled(&'a str, Option<&'a str>),
+    /// The provider did it; its answer as JSON.
+    Settled(&'a str),
     /// The provider refused it, and why.
     Rejected(&'a str),
     /// There was nothing to do any more, and why.
@@ -130,8 +130,8 @@ pub enum Settlement {
     Gone,
 }
 
-const SETTLE: &str = "select outlast.settle(name => $1, key => $2, state => $3, answer => $4, reference => $5, reason => $6, \
-    tenant => $7, actor => $8)";
+const SETTLE: &str = "select outlast.settle(name => $1, key => $2, state => $3, answer => $4, reason => $5, \
+    tenant => $6, actor => $7)";
 
 /// Tells the end of a command by its key, in the caller's transaction.
 ///
@@ -146,10 +146,10 @@ pub async fn settle(
     let of = Of::command(name);
     check::heading(of, 1, asking.tenant)?;
     check::key(of, Some(key))?;
-    let (state, answer, reference, reason) = match told {
-        Told::Settled(answer, reference) => ("settled", Some(answer), reference, None),
-        Told::Rejected(why) => ("rejected", None, None, Some(why)),
-        Told::Obsolete(why) => ("obsolete", None, None, Some(why)),
+    let (state, answer, reason) = match told {
+        Told::Settled(answer) => ("settled", Some(answer), None),
+        Told::Rejected(why) => ("rejected", None, Some(why)),
+        Told::Obsolete(why) => ("obsolete", None, Some(why)),
     };
     if reason.is_some_and(|why| why.is_empty() || why.contains('\0')) {
         return Err(Error::BadName(format!("{of}: say why it is {state}")));
@@ -158,15 +158,14 @@ pub async fn settle(
         sized(answer, ANSWER_LIMIT)?;
         check::body(of, Body::Json(answer), false)?;
     }
-    for text in [reference, asking.actor].into_iter().flatten() {
-        check::about(of, text)?;
+    if let Some(actor) = asking.actor {
+        check::about(of, actor)?;
     }
     let args = [
         name.into(),
         key.into(),
         state.into(),
         answer.into(),
-        reference.into(),
         reason.into(),
         asking.tenant.into(),
         asking.actor.into(),
@@ -203,46 +202,46 @@ fn sized(json: &str, limit: usize) -> Result<(), Error> {
     }
 }
 
-fn checked(order: &Order<'_>) -> Result<(), Error> {
-    let of = Of::command(order.name);
+fn checked(intent: &Intent<'_>) -> Result<(), Error> {
+    let of = Of::command(intent.name);
     let refuse = |why: String| Err(Error::BadName(format!("{of}: {why}")));
-    check::heading(of, order.version, order.tenant)?;
-    if order.name.len() > NAME_LIMIT {
+    check::heading(of, intent.version, intent.tenant)?;
+    if intent.name.len() > NAME_LIMIT {
         return refuse(format!("its name has more than {NAME_LIMIT} characters"));
     }
-    if order.key.is_empty() {
+    if intent.key.is_empty() {
         return refuse("an empty key: it is the identity of the command".into());
     }
-    check::key(of, Some(order.key))?;
-    if order.exclusive == Some("") {
+    check::key(of, Some(intent.key))?;
+    if intent.exclusive == Some("") {
         return refuse("an empty key of exclusion: give none, or one".into());
     }
-    check::key(of, order.exclusive)?;
-    if let Some(account) = order.account
+    check::key(of, intent.exclusive)?;
+    if let Some(account) = intent.account
         && (account.chars().count() > 200 || account.chars().any(char::is_control))
     {
         return refuse("its account has more than 200 characters, or control characters".into());
     }
-    for text in [order.actor, order.traceparent].into_iter().flatten() {
+    for text in [intent.actor, intent.traceparent].into_iter().flatten() {
         check::about(of, text)?;
     }
-    if !PRIORITIES.contains(&order.priority) {
+    if !PRIORITIES.contains(&intent.priority) {
         return refuse(format!(
             "priority {} is not between -100 (soonest) and 100",
-            order.priority
+            intent.priority
         ));
     }
-    if let Some(attempts) = order.attempts.filter(|n| !(1..=1000).contains(n)) {
+    if let Some(attempts) = intent.attempts.filter(|n| !(1..=1000).contains(n)) {
         return refuse(format!("attempts of {attempts} are not between 1 and 1000"));
     }
-    if let Some(Lifetime::For(lifetime)) = order.lifetime
+    if let Some(Lifetime::For(lifetime)) = intent.lifetime
         && lifetime > FARTHEST
     {
         return refuse("a lifetime of more than ten years: let it be for ever".into());
     }
-    if job::is_far(order.when) {
+    if job::is_far(intent.when) {
         return refuse("it is to run ten years from now, or before all time".into());
     }
-    sized(order.payload, PAYLOAD_LIMIT)?;
-    check::body(of, Body::Json(order.payload), false)
+    sized(intent.payload, PAYLOAD_LIMIT)?;
+    check::body(of, Body::Json(intent.payload), false)
 }

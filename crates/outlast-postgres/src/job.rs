@@ -3,8 +3,11 @@
 //! Everything that the SQL functions would refuse is checked here first, because an error of PostgreSQL would abort the
 //! caller's business transaction. What a worker records is in `store`.
 
+mod cancel;
 mod status;
 
+pub(crate) use cancel::cancel_by_key;
+pub use cancel::{Cancel, cancel, cancel_key};
 pub use status::{Stands, Status, status};
 
 use crate::{
@@ -264,21 +267,6 @@ fn checked(intent: &Intent<'_>) -> Result<(), Error> {
     check::body(of, intent.body, intent.codec_key.is_some())
 }
 
-/// What became of a request to withdraw a job. True when your transaction commits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use]
-pub enum Cancel {
-    /// It will not run, or not any more.
-    Withdrawn,
-    /// It is running: if this try fails, there is no other; if it succeeds, the job is done.
-    Requested,
-    /// It had ended before.
-    Ended,
-    /// This tenant has no such job.
-    Absent,
-}
-
 /// Whose job it is about, and on whose behalf.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
@@ -290,79 +278,6 @@ pub struct Asking<'a> {
     pub actor: Option<&'a str>,
 }
 
-/// Withdraws a job in the caller's transaction.
-///
-/// # Errors
-/// [`Error::BadName`] without a reason, with nothing written. After [`Error::Database`] roll back.
-pub async fn cancel(
-    tx: &mut dyn Tx,
-    asking: Asking<'_>,
-    id: Uuid,
-    why: &str,
-) -> Result<Cancel, Error> {
-    const SQL: &str =
-        "select outlast.cancel(id => $1::text::uuid, reason => $2, tenant => $3, actor => $4)";
-    let of = Of::job("cancel");
-    said(of, why)?;
-    asked(of, asking)?;
-    let id = id.to_string();
-    let args = [
-        id.as_str().into(),
-        why.into(),
-        asking.tenant.into(),
-        asking.actor.into(),
-    ];
-    let row = tx.call(asking.schema.statement(SQL), &args).await;
-    cancelled(row.map_err(|error| error.in_schema(asking.schema))?)
-}
-
-/// Withdraws the job of a key in the caller's transaction; else as [`cancel`].
-///
-/// # Errors
-/// As [`cancel`].
-pub async fn cancel_key(
-    tx: &mut dyn Tx,
-    asking: Asking<'_>,
-    about: (&str, &str),
-    why: &str,
-) -> Result<Cancel, Error> {
-    cancel_by_key(tx, asking, (Of::job(about.0), "job"), about, why).await
-}
-
-/// Withdraws what has this key, of this kind.
-pub(crate) async fn cancel_by_key(
-    tx: &mut dyn Tx,
-    asking: Asking<'_>,
-    (of, kind): (Of<'_>, &str),
-    (name, key): (&str, &str),
-    why: &str,
-) -> Result<Cancel, Error> {
-    const SQL: &str = "select outlast.cancel_key(name => $1, key => $2, reason => $3, tenant => $4, actor => $5, kind => $6)";
-    said(of, why)?;
-    check::heading(of, 1, asking.tenant)?;
-    check::key(of, Some(key))?;
-    asked(of, asking)?;
-    let args = [
-        name.into(),
-        key.into(),
-        why.into(),
-        asking.tenant.into(),
-        asking.actor.into(),
-        kind.into(),
-    ];
-    let row = tx.call(asking.schema.statement(SQL), &args).await;
-    cancelled(row.map_err(|error| error.in_schema(asking.schema))?)
-}
-
-fn said(of: Of<'_>, why: &str) -> Result<(), Error> {
-    if why.is_empty() || why.contains('\0') {
-        return Err(Error::BadName(format!(
-            "{of}: cancel it with a reason, for whoever asks later"
-        )));
-    }
-    Ok(())
-}
-
 fn asked(of: Of<'_>, asking: Asking<'_>) -> Result<(), Error> {
     if asking.tenant.contains('\0') {
         return Err(Error::BadName(format!(
@@ -370,22 +285,6 @@ fn asked(of: Of<'_>, asking: Asking<'_>) -> Result<(), Error> {
         )));
     }
     asking.actor.map_or(Ok(()), |actor| check::about(of, actor))
-}
-
-fn cancelled(row: Vec<Option<String>>) -> Result<Cancel, Error> {
-    match row
-        .into_iter()
-        .next()
-        .flatten()
-        .unwrap_or_default()
-        .as_str()
-    {
-        "withdrawn" => Ok(Cancel::Withdrawn),
-        "requested" => Ok(Cancel::Requested),
-        "absent" => Ok(Cancel::Absent),
-        state if state.parse().is_ok_and(outlast_core::job::State::is_end) => Ok(Cancel::Ended),
-        other => Err(Error::Unexpected(format!("cancel answered `{other}`"))),
-    }
 }
 
 #[cfg(test)]

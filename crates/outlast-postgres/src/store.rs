@@ -24,7 +24,7 @@ mod record;
 pub use claimed::{Claim, Claimed, CommandDue, CommandTry, Seen};
 pub use command::Answered;
 pub use delivered::{Judged, Reads, Verdict, read_again};
-pub use job::{DueJobs, Rooms, Taken, command_queue};
+pub use job::{DueJobs, Rooms, Taken, command_queue, of_queue};
 pub use place::{Place, Where};
 
 /// How long one statement may take before its connection is given up: a stalled one is never waited for.

@@ -111,8 +111,18 @@ impl CommandTry {
 
 /// Under which name the commands of a name are claimed: a job and a command may be called alike.
 pub fn command_queue(name: &str) -> String {
-    format!("command:{name}")
+    format!("{COMMANDS}{name}")
 }
+
+/// The name of what is claimed under this one, and whether it is a command.
+pub fn of_queue(queue: &str) -> (&str, bool) {
+    queue
+        .strip_prefix(COMMANDS)
+        .map_or((queue, false), |name| (name, true))
+}
+
+/// What stands before the names of commands where they are claimed.
+const COMMANDS: &str = "command:";
 
 /// What waits for the names of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
