@@ -9,7 +9,7 @@ mod policy;
 
 pub use answer::{Found, Resolution, Sent};
 pub use instruction::{Command, Resolved};
-pub use policy::{LOOKS_FOR, MARGIN, Next, Policy};
+pub use policy::{Next, Policy};
 
 use std::{fmt, str::FromStr};
 

@@ -2,26 +2,20 @@
 //!
 //! The statements are `outlast_postgres::command`; what sends the commands is `worker`, `handler/command` and `run/job`.
 
-use std::{
-    fmt,
-    future::IntoFuture,
-    time::{Duration, SystemTime},
-};
-
-use outlast_core::{Command, Resolution, name};
+use outlast_core::{Command, Resolution};
 use outlast_postgres::{
     Error,
-    command::{self, Order, Settlement, Told},
+    command::{self, Intent, Settlement, Told},
     event::Accepted,
-    job::{Cancel, When},
-    tx::{BoxFuture, Tx},
+    job::Cancel,
+    tx::Tx,
 };
 use uuid::Uuid;
 
 use crate::{
-    attempt::Attempt,
     crash::{self, Point},
-    outlast::{Cause, Outlast, to_json},
+    enqueue::{Enqueue, check_name},
+    outlast::{Outlast, to_json},
     run::wake,
 };
 
@@ -50,23 +44,13 @@ impl Outlast {
     /// # Errors
     /// Bad input, [`Error::Conflict`] (the same key with other content) and [`Error::Expired`] leave your transaction usable, with
     /// nothing written. After [`Error::Database`] PostgreSQL takes only a rollback.
-    pub fn command<'a, C: Command>(&'a self, tx: &'a mut dyn Tx, command: &'a C) -> Give<'a, C> {
-        Give {
-            outlast: self,
-            tx,
-            command,
-            when: When::Now,
-            priority: 0,
-            attempts: None,
-            supersedes: None,
-            cause: None,
-        }
+    pub fn command<'a, C: Command>(&'a self, tx: &'a mut dyn Tx, command: &'a C) -> Enqueue<'a, C> {
+        Enqueue::new(self, tx, command, |enqueue| Box::pin(write(enqueue)))
     }
 
     /// Tells the end of a command by its key, in your transaction: what a provider's webhook says, or a settlement file.
     ///
     /// It may come before our own answer was recorded, and before the command itself. Nothing is true before your commit.
-    /// `reference` is what the provider calls it.
     ///
     /// # Errors
     /// [`Error::BadName`] for a resolution that only a person or [`Outlast::cancel`] may bring about, and for other bad input, which
@@ -77,12 +61,12 @@ impl Outlast {
         key: &str,
         how: Resolution<C::Answer>,
     ) -> Result<Settlement, Error> {
-        check_name::<C>()?;
+        check_name(C::NAME)?;
         let answer;
         let told = match &how {
             Resolution::Settled(said) => {
                 answer = to_json(said)?;
-                Told::Settled(&answer, None)
+                Told::Settled(&answer)
             }
             Resolution::Rejected(why) => Told::Rejected(why),
             Resolution::Obsolete(why) => Told::Obsolete(why),
@@ -110,124 +94,57 @@ impl Outlast {
         key: &str,
         why: &str,
     ) -> Result<Cancel, Error> {
-        check_name::<C>()?;
+        check_name(C::NAME)?;
         command::cancel_key(tx, self.asking()?, (C::NAME, key), why).await
     }
 }
 
-/// A command about to be given: say more about it, then `.await`.
-#[must_use = "nothing is written until this is awaited"]
-pub struct Give<'a, C> {
-    outlast: &'a Outlast,
-    tx: &'a mut dyn Tx,
-    command: &'a C,
-    when: When,
-    priority: i16,
-    attempts: Option<u32>,
-    supersedes: Option<Uuid>,
-    cause: Option<Cause>,
-}
-
-impl<C> fmt::Debug for Give<'_, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Give")
-            .field("when", &self.when)
-            .field("priority", &self.priority)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<C> Give<'_, C> {
-    /// Not before so long from now, by the database's clock; at most ten years.
-    pub fn after(mut self, pause: Duration) -> Self {
-        self.when = When::After(pause);
-        self
-    }
-
-    /// Not before this time, by the database's clock. What is past is now.
-    pub fn at(mut self, time: SystemTime) -> Self {
-        self.when = When::At(time);
-        self
-    }
-
-    /// Among the commands of its name, account and tenant the lower is sent sooner: -100 to 100, 0 is usual.
-    pub fn priority(mut self, priority: i16) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// How many sends may be charged before a person must look.
-    pub fn attempts(mut self, attempts: u32) -> Self {
-        self.attempts = Some(attempts);
-        self
-    }
-
+impl<C: Command> Enqueue<'_, C> {
     /// It corrects this one, of the same name and tenant, which is cancelled in the same transaction as far as that still goes.
     pub fn supersedes(mut self, id: Uuid) -> Self {
         self.supersedes = Some(id);
         self
     }
-
-    /// Names the event or job that led to this one. `attempt.outlast().command(..)` does it by itself.
-    pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
-        self.cause = Some(Cause::of(attempt));
-        self
-    }
 }
 
-impl<C: Command> Give<'_, C> {
-    async fn write(self) -> Result<Accepted, Error> {
-        check_name::<C>()?;
-        let handle = self.outlast;
-        if handle.codec.is_some() {
-            return Err(Error::BadName(format!(
-                "command {}: this handle has a payload codec, and the end of a command is written by the database, which cannot encode; \
-                 use a handle without one, and references instead of personal data",
-                C::NAME
-            )));
-        }
-        let (options, json) = (C::options(), to_json(self.command)?);
-        let (key, account, exclusive) = (
-            self.command.key(),
-            self.command.account(),
-            self.command.exclusive(),
-        );
-        let cause = handle.cause(self.cause.as_ref());
-        let order = Order {
-            schema: handle.in_schema()?,
-            name: C::NAME,
-            version: C::VERSION,
-            payload: &json,
-            key: &key,
-            tenant: &handle.tenant,
-            account: account.as_deref(),
-            exclusive: exclusive.as_deref(),
-            when: self.when,
-            priority: self.priority,
-            attempts: self.attempts.or(options.attempts),
-            lifetime: options.lifetime,
-            supersedes: self.supersedes,
-            actor: handle.actor.as_deref(),
-            causation_id: cause.causation,
-            correlation_id: cause.correlation,
-            traceparent: cause.traceparent,
-        };
-        let accepted = command::command(self.tx, &order).await;
-        crash::at(Point::Emitted);
-        wake::nudge();
-        accepted
+async fn write<C: Command>(enqueue: Enqueue<'_, C>) -> Result<Accepted, Error> {
+    check_name(C::NAME)?;
+    let handle = enqueue.outlast;
+    if handle.codec.is_some() {
+        return Err(Error::BadName(format!(
+            "command {}: this handle has a payload codec, and the end of a command is written by the database, which cannot encode; \
+             use a handle without one, and references instead of personal data",
+            C::NAME
+        )));
     }
-}
-
-impl<'a, C: Command> IntoFuture for Give<'a, C> {
-    type Output = Result<Accepted, Error>;
-    type IntoFuture = BoxFuture<'a, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.write())
-    }
-}
-
-fn check_name<C: Command>() -> Result<(), Error> {
-    name::check(C::NAME).map_err(|bad| Error::BadName(bad.to_string()))
+    let (options, json) = (C::options(), to_json(enqueue.intent)?);
+    let (key, account, exclusive) = (
+        enqueue.intent.key(),
+        enqueue.intent.account(),
+        enqueue.intent.exclusive(),
+    );
+    let cause = handle.cause(enqueue.cause.as_ref());
+    let intent = Intent {
+        schema: handle.in_schema()?,
+        name: C::NAME,
+        version: C::VERSION,
+        payload: &json,
+        key: &key,
+        tenant: &handle.tenant,
+        account: account.as_deref(),
+        exclusive: exclusive.as_deref(),
+        when: enqueue.when,
+        priority: enqueue.priority,
+        attempts: enqueue.attempts.or(options.attempts),
+        lifetime: options.lifetime,
+        supersedes: enqueue.supersedes,
+        actor: handle.actor.as_deref(),
+        causation_id: cause.causation,
+        correlation_id: cause.correlation,
+        traceparent: cause.traceparent,
+    };
+    let accepted = command::command(enqueue.tx, &intent).await;
+    crash::at(Point::Emitted);
+    wake::nudge();
+    accepted
 }

@@ -50,15 +50,7 @@ impl Outlast {
     /// Bad input, [`Error::Conflict`] and [`Error::Expired`] of its key leave your transaction usable, with nothing written.
     /// After [`Error::Database`] PostgreSQL takes only a rollback.
     pub fn enqueue<'a, J: Job>(&'a self, tx: &'a mut dyn Tx, job: &'a J) -> Enqueue<'a, J> {
-        Enqueue {
-            outlast: self,
-            tx,
-            job,
-            when: When::Now,
-            priority: 0,
-            attempts: None,
-            cause: None,
-        }
+        Enqueue::new(self, tx, job, |enqueue| Box::pin(write(enqueue)))
     }
 
     /// Withdraws a job of this tenant in your transaction: it is so when that commits.
@@ -81,7 +73,7 @@ impl Outlast {
         key: &str,
         why: &str,
     ) -> Result<Cancel, Error> {
-        check_name::<J>()?;
+        check_name(J::NAME)?;
         job::cancel_key(tx, self.asking()?, (J::NAME, key), why).await
     }
 
@@ -103,19 +95,24 @@ impl Outlast {
     }
 }
 
-/// A job about to be enqueued: say more about it, then `.await`.
+/// A job or a command about to be written: say more about it, then `.await`.
 #[must_use = "nothing is written until this is awaited"]
-pub struct Enqueue<'a, J> {
-    outlast: &'a Outlast,
-    tx: &'a mut dyn Tx,
-    job: &'a J,
-    when: When,
-    priority: i16,
-    attempts: Option<u32>,
-    cause: Option<Cause>,
+pub struct Enqueue<'a, T> {
+    pub(crate) outlast: &'a Outlast,
+    pub(crate) tx: &'a mut dyn Tx,
+    pub(crate) intent: &'a T,
+    pub(crate) when: When,
+    pub(crate) priority: i16,
+    pub(crate) attempts: Option<u32>,
+    pub(crate) supersedes: Option<Uuid>,
+    pub(crate) cause: Option<Cause>,
+    write: Write<'a, T>,
 }
 
-impl<J> fmt::Debug for Enqueue<'_, J> {
+/// How what kind of intent is written: the type alone does not say, because a type may be both.
+type Write<'a, T> = fn(Enqueue<'a, T>) -> BoxFuture<'a, Result<Accepted, Error>>;
+
+impl<T> fmt::Debug for Enqueue<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Enqueue")
             .field("when", &self.when)
@@ -124,7 +121,26 @@ impl<J> fmt::Debug for Enqueue<'_, J> {
     }
 }
 
-impl<J> Enqueue<'_, J> {
+impl<'a, T> Enqueue<'a, T> {
+    pub(crate) fn new(
+        outlast: &'a Outlast,
+        tx: &'a mut dyn Tx,
+        intent: &'a T,
+        write: Write<'a, T>,
+    ) -> Self {
+        Self {
+            outlast,
+            tx,
+            intent,
+            when: When::Now,
+            priority: 0,
+            attempts: None,
+            supersedes: None,
+            cause: None,
+            write,
+        }
+    }
+
     /// Not before so long from now, by the database's clock; at most ten years. Of this and [`Enqueue::at`] the last counts.
     pub fn after(mut self, pause: Duration) -> Self {
         self.when = When::After(pause);
@@ -137,8 +153,8 @@ impl<J> Enqueue<'_, J> {
         self
     }
 
-    /// Among the jobs of its name and tenant the lower runs sooner: -100 to 100, 0 is usual. It never comes before another
-    /// tenant's turn.
+    /// Among those of its name and tenant (and account) the lower runs sooner: -100 to 100, 0 is usual. It never comes before
+    /// another tenant's turn.
     pub fn priority(mut self, priority: i16) -> Self {
         self.priority = priority;
         self
@@ -150,71 +166,69 @@ impl<J> Enqueue<'_, J> {
         self
     }
 
-    /// Names the event or job that led to this one. `attempt.outlast().enqueue(..)` does it by itself.
-    pub fn caused_by<T>(mut self, attempt: &Attempt<T>) -> Self {
+    /// Names the event or job that led to this one. `attempt.outlast()` does it by itself.
+    pub fn caused_by<C>(mut self, attempt: &Attempt<C>) -> Self {
         self.cause = Some(Cause::of(attempt));
         self
     }
 }
 
-impl<J: Job> Enqueue<'_, J> {
-    async fn write(self) -> Result<Accepted, Error> {
-        check_name::<J>()?;
-        let options = J::options();
-        let json = to_json(self.job)?;
-        let key = self.job.key();
-        let (handle, name) = (self.outlast, J::NAME);
-        let encoded = match &handle.codec {
-            Some(codec) => {
-                // What no reader could be trusted with is found before it cannot be seen any more.
-                job::check_json(name, &json)?;
-                let about = codec::About::new(name, J::VERSION, &handle.tenant, key.as_deref());
-                Encoded::of(codec.as_ref(), &about, &json, key.is_some())?
-            }
-            None => None,
-        };
-        let body = match &encoded {
-            Some(encoded) => Body::Bytes {
-                bytes: &encoded.bytes,
-                content_type: "application/json",
-            },
-            None => Body::Json(&json),
-        };
-        let cause = handle.cause(self.cause.as_ref());
-        let intent = Intent {
-            schema: handle.in_schema()?,
-            key: key.as_deref(),
-            lifetime: options.lifetime.filter(|_| key.is_some()),
-            tenant: &handle.tenant,
-            when: self.when,
-            priority: self.priority,
-            attempts: self.attempts,
-            actor: handle.actor.as_deref(),
-            causation_id: cause.causation,
-            correlation_id: cause.correlation,
-            traceparent: cause.traceparent,
-            codec_key: encoded.as_ref().map(|encoded| encoded.key.as_str()),
-            digest: encoded
-                .as_ref()
-                .and_then(|encoded| encoded.digest.as_deref()),
-            ..Intent::new(name, J::VERSION, body)
-        };
-        let accepted = job::enqueue(self.tx, &intent).await;
-        crash::at(Point::Emitted);
-        wake::nudge();
-        accepted
-    }
-}
-
-impl<'a, J: Job> IntoFuture for Enqueue<'a, J> {
+impl<'a, T> IntoFuture for Enqueue<'a, T> {
     type Output = Result<Accepted, Error>;
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.write())
+        (self.write)(self)
     }
 }
 
-fn check_name<J: Job>() -> Result<(), Error> {
-    name::check(J::NAME).map_err(|bad| Error::BadName(bad.to_string()))
+async fn write<J: Job>(enqueue: Enqueue<'_, J>) -> Result<Accepted, Error> {
+    check_name(J::NAME)?;
+    let (options, job) = (J::options(), enqueue.intent);
+    let json = to_json(job)?;
+    let key = job.key();
+    let (handle, name) = (enqueue.outlast, J::NAME);
+    let encoded = match &handle.codec {
+        Some(codec) => {
+            // What no reader could be trusted with is found before it cannot be seen any more.
+            job::check_json(name, &json)?;
+            let about = codec::About::new(name, J::VERSION, &handle.tenant, key.as_deref());
+            Encoded::of(codec.as_ref(), &about, &json, key.is_some())?
+        }
+        None => None,
+    };
+    let body = match &encoded {
+        Some(encoded) => Body::Bytes {
+            bytes: &encoded.bytes,
+            content_type: "application/json",
+        },
+        None => Body::Json(&json),
+    };
+    let cause = handle.cause(enqueue.cause.as_ref());
+    let intent = Intent {
+        schema: handle.in_schema()?,
+        key: key.as_deref(),
+        lifetime: options.lifetime.filter(|_| key.is_some()),
+        tenant: &handle.tenant,
+        when: enqueue.when,
+        priority: enqueue.priority,
+        attempts: enqueue.attempts,
+        actor: handle.actor.as_deref(),
+        causation_id: cause.causation,
+        correlation_id: cause.correlation,
+        traceparent: cause.traceparent,
+        codec_key: encoded.as_ref().map(|encoded| encoded.key.as_str()),
+        digest: encoded
+            .as_ref()
+            .and_then(|encoded| encoded.digest.as_deref()),
+        ..Intent::new(name, J::VERSION, body)
+    };
+    let accepted = job::enqueue(enqueue.tx, &intent).await;
+    crash::at(Point::Emitted);
+    wake::nudge();
+    accepted
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    name::check(name).map_err(|bad| Error::BadName(bad.to_string()))
 }

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 mod attempt;
+mod command;
 mod consumer;
 #[cfg(not(feature = "crash-points"))]
 mod crash;
@@ -12,7 +13,6 @@ pub mod crash;
 mod enqueue;
 mod handler;
 mod if_unknown;
-mod order;
 mod outlast;
 mod run;
 mod settings;
@@ -25,7 +25,6 @@ pub use consumer::{BatchFn, Consumer, TxFn};
 pub use enqueue::Enqueue;
 pub use handler::{About, Running};
 pub use if_unknown::IfUnknown;
-pub use order::Give;
 pub use outlast::{Emit, Outlast};
 pub use outlast_core::Start;
 pub use run::broker::{Imported, import_dead};

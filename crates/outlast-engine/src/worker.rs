@@ -1,21 +1,22 @@
 //! The worker: everything that one process does, on one page.
 //!
-//! Here it is only written down and checked; `run` makes it move.
+//! Here it is only written down; `plan` checks it, and `run` makes it move.
 
 use crate::{
     attempt::Attempt,
     consumer::Consumer,
-    handler::{About, Around, CommandHandler, Commands, Form, Handler, JobHandler, Running},
+    handler::{About, CommandHandler, Commands, Form, Handler, JobHandler, Running},
     if_unknown::IfUnknown,
     settings::Settings,
 };
-use outlast_core::{
-    Broker, Codec, Command, Failure, Found, Job, Outcome, Sent, job::Options, name,
-};
-use outlast_postgres::{
-    Error, connect::Target, schema::Schema, store::command_queue, tx::BoxFuture,
-};
-use std::{collections::HashSet, fmt, future::Future, sync::Arc, time::Duration};
+use outlast_core::{Broker, Codec, Command, Failure, Found, Job, Outcome, Sent};
+use outlast_postgres::{Error, schema::Schema, store::command_queue, tx::BoxFuture};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+mod plan;
+
+pub use plan::{Described, DescribedConsumer, DescribedJob};
+pub(crate) use plan::{Plan, PlannedJob};
 
 /// Everything that one process does: its jobs and consumers, what runs around them, how much of it at once.
 ///
@@ -40,68 +41,6 @@ pub struct Worker<S> {
     plan: Plan<S>,
 }
 
-/// What was written down about a worker, for the loops.
-pub(crate) struct Plan<S> {
-    pub(crate) state: S,
-    pub(crate) consumers: Vec<Consumer<S>>,
-    pub(crate) jobs: Vec<PlannedJob<S>>,
-    /// Commands that are to be polled, and not sent here.
-    polls_nobody: Vec<&'static str>,
-    /// By the name that routes use.
-    pub(crate) relays: Vec<(String, Arc<dyn Broker>)>,
-    pub(crate) around: Option<Around>,
-    pub(crate) settings: Settings,
-    /// The handle's, or what is wrong with it; the settings may name another.
-    schema: Result<Schema, Arc<str>>,
-    pub(crate) database: Option<String>,
-    pub(crate) codec: Option<Arc<dyn Codec>>,
-    pub(crate) maintenance_only: bool,
-}
-
-/// The jobs of one name: what runs them, and how the code wants it.
-pub(crate) struct PlannedJob<S> {
-    pub(crate) handler: Handler<S>,
-    pub(crate) options: Options,
-}
-
-/// What was written down about a [`Worker`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Described<'a> {
-    /// Its times and bounds.
-    pub settings: &'a Settings,
-    /// Its schema: the settings', else the handle's.
-    pub schema: &'a str,
-    /// Its database, if the code names one.
-    pub database: Option<&'a str>,
-    /// Its consumers, in the order in which they were added.
-    pub consumers: Vec<DescribedConsumer<'a>>,
-    /// Its jobs, in the order in which they were added.
-    pub jobs: Vec<DescribedJob<'a>>,
-}
-
-/// One consumer of a [`Worker`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DescribedConsumer<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// The event types that it has a handler for, with the newest version that the handler reads.
-    pub types: Vec<(String, u16)>,
-}
-
-/// The jobs of one name of a [`Worker`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DescribedJob<'a> {
-    /// Their name.
-    pub name: &'a str,
-    /// The newest version that the handler reads.
-    pub version: u16,
-    /// How they are run, by what the code and the settings say together.
-    pub options: Options,
-}
-
 impl<S> fmt::Debug for Worker<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
@@ -112,21 +51,8 @@ impl<S> fmt::Debug for Worker<S> {
 
 impl<S: Clone + Send + Sync + 'static> Worker<S> {
     pub(crate) fn new(schema: Result<Schema, Arc<str>>, state: S) -> Self {
-        let settings = Settings::default();
         Self {
-            plan: Plan {
-                state,
-                consumers: Vec::new(),
-                jobs: Vec::new(),
-                polls_nobody: Vec::new(),
-                relays: Vec::new(),
-                around: None,
-                settings,
-                schema,
-                database: None,
-                codec: None,
-                maintenance_only: false,
-            },
+            plan: Plan::new(schema, state),
         }
     }
 
@@ -339,44 +265,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
 
     /// What was written down so far, for a command line that shows or changes it.
     pub fn described(&self) -> Described<'_> {
-        let taken = |handlers: &[Handler<S>]| {
-            let one = |handler: &Handler<S>| (handler.name.to_string(), handler.version);
-            handlers.iter().map(one).collect()
-        };
-        Described {
-            settings: &self.plan.settings,
-            schema: self.plan.schema_name(),
-            database: self.plan.database.as_deref(),
-            consumers: self
-                .plan
-                .consumers
-                .iter()
-                .map(|consumer| DescribedConsumer {
-                    name: &consumer.name,
-                    types: taken(&consumer.handlers),
-                })
-                .collect(),
-            jobs: self
-                .plan
-                .jobs
-                .iter()
-                .map(|job| DescribedJob {
-                    name: job
-                        .handler
-                        .name
-                        .strip_prefix("command:")
-                        .unwrap_or(&job.handler.name),
-                    version: job.handler.version,
-                    options: self.plan.settings.options_of(
-                        job.handler
-                            .name
-                            .strip_prefix("command:")
-                            .unwrap_or(&job.handler.name),
-                        &job.options,
-                    ),
-                })
-                .collect(),
-        }
+        self.plan.described()
     }
 
     /// Does nothing but maintenance: neither looks for news nor wakes others. For a process of its own, without consumers.
@@ -412,135 +301,6 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     #[cfg(feature = "testing")]
     pub(crate) fn into_plan(self) -> Plan<S> {
         self.plan
-    }
-}
-
-impl<S> Plan<S> {
-    fn schema_name(&self) -> &str {
-        match (&self.settings.schema, &self.schema) {
-            (Some(name), _) => name,
-            (None, Ok(schema)) => schema.name(),
-            (None, Err(_)) => Schema::DEFAULT.name(),
-        }
-    }
-
-    /// The schema to work in.
-    fn schema(&self) -> Result<Schema, String> {
-        match &self.settings.schema {
-            // Judged with the other settings.
-            Some(name) => Ok(Schema::named(name).unwrap_or_default()),
-            None => self.schema.clone().map_err(|why| why.to_string()),
-        }
-    }
-
-    /// The database to work for, if everything that can be checked without it is right.
-    pub(crate) fn target(&self) -> Result<Target, Error> {
-        let mut problems = self.settings.problems();
-        problems.extend(self.problems());
-        let schema = self.schema().unwrap_or_else(|why| {
-            problems.push(why);
-            Schema::DEFAULT
-        });
-        let target = match &self.database {
-            Some(url) => Target::parse(url),
-            None => Target::from_env(),
-        };
-        let target = target.map_err(|error| match error {
-            Error::Config(why) => problems.push(why),
-            other => problems.push(other.to_string()),
-        });
-        match target {
-            Ok(target) if problems.is_empty() => Ok(target.schema(schema)),
-            _ => Err(Error::Config(problems.join("; "))),
-        }
-    }
-
-    fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut names = HashSet::new();
-        for consumer in &self.consumers {
-            let name = &consumer.name;
-            if let Err(bad) = name::check(name) {
-                problems.push(format!("consumer {bad}"));
-            }
-            if !names.insert(name) {
-                problems.push(format!(
-                    "consumer {name} is there twice: give it all its handlers in one place"
-                ));
-            }
-            if consumer.handlers.is_empty() {
-                problems.push(format!("consumer {name} has no handler"));
-            }
-            if let Some(source) = &consumer.source {
-                let (subscription, within) = (&source.subscription, source.subscription.ack_within);
-                if subscription.name.is_empty() || subscription.topic.is_empty() {
-                    problems.push(format!(
-                        "consumer {name}: its subscription has no name or no topic"
-                    ));
-                }
-                if within < Duration::from_secs(1) {
-                    problems.push(format!(
-                        "consumer {name}: ack_within is {within:?}, under 1s: what runs would be delivered to others"
-                    ));
-                }
-            }
-            if consumer.concurrency == Some(0) {
-                problems.push(format!("consumer {name}: concurrency is 0"));
-            }
-            for (prefix, whose) in [("relay/", "routes"), ("outbox/", "outboxes")] {
-                if name.starts_with(prefix) {
-                    problems.push(format!(
-                        "consumer {name}: names that begin with {prefix} are those of {whose}"
-                    ));
-                }
-            }
-            if consumer.deadline.is_some_and(|deadline| deadline.is_zero()) {
-                problems.push(format!("consumer {name}: deadline is 0"));
-            }
-            let mut types = HashSet::new();
-            for handler in &consumer.handlers {
-                if let Err(bad) = name::check_types(&handler.name) {
-                    problems.push(format!("consumer {name}: event type {bad}"));
-                }
-                if !types.insert(&handler.name) {
-                    problems.push(format!(
-                        "consumer {name} has two handlers for {}",
-                        handler.name
-                    ));
-                }
-            }
-        }
-        let mut jobs = HashSet::new();
-        for name in &self.polls_nobody {
-            problems.push(format!(
-                "command {name} is polled, and before that it is not sent here: say .command(..) first"
-            ));
-        }
-        for job in &self.jobs {
-            let name = job
-                .handler
-                .name
-                .strip_prefix("command:")
-                .unwrap_or(&job.handler.name);
-            if let Err(bad) = name::check(name) {
-                problems.push(format!("job {bad}"));
-            }
-            if !jobs.insert(&job.handler.name) {
-                problems.push(format!("job {name} has two handlers"));
-            }
-            let told = job.options.problems();
-            problems.extend(told.into_iter().map(|why| format!("job {name}: {why}")));
-        }
-        let mut brokers = HashSet::new();
-        for (name, _) in &self.relays {
-            if let Err(bad) = name::check(name) {
-                problems.push(format!("broker {bad}"));
-            }
-            if !brokers.insert(name) {
-                problems.push(format!("broker {name} is there twice"));
-            }
-        }
-        problems
     }
 }
 

@@ -94,7 +94,7 @@ pub use outlast_core::{
     job::{self, Options},
 };
 pub use outlast_engine::{
-    About, Attempt, BatchFn, Consumer, Emit, Enqueue, Give, IfUnknown, JobSettings, Outlast, Raw,
+    About, Attempt, BatchFn, Consumer, Emit, Enqueue, IfUnknown, JobSettings, Outlast, Raw,
     Running, Sealed, Settings, Start, TxFn, Worker,
 };
 pub use outlast_postgres::{

@@ -7,9 +7,9 @@ const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// Looks are this far apart at most.
 const MOST_BETWEEN: Duration = Duration::from_secs(600);
 /// So long it is asked; then a person is.
-pub const LOOKS_FOR: Duration = Duration::from_secs(24 * 3600);
+const LOOKS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Of a provider's window nothing is sent within this long before its end.
-pub const MARGIN: Duration = Duration::from_secs(30);
+const MARGIN: Duration = Duration::from_secs(30);
 
 /// What the author of a command said about its provider. The order is that of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -2,12 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use outlast_postgres::store::Claimed;
+use outlast_postgres::store::{Claimed, of_queue};
 
 use crate::handler::{Handler, Received};
-
-/// What stands before the name of a command where it is claimed.
-const COMMANDS: &str = "command:";
 
 /// The handlers of one consumer.
 pub(crate) struct Registry<S> {
@@ -77,11 +74,8 @@ impl<S> Registry<S> {
 
 /// A claimed row as a handler receives it.
 pub(crate) fn received(event: &Claimed) -> Arc<Received> {
-    let name = event
-        .kind
-        .strip_prefix(COMMANDS)
-        .filter(|_| event.command.is_some());
-    let name = name.unwrap_or(&event.kind);
+    // No event type has a colon.
+    let (name, _) = of_queue(&event.kind);
     Arc::new(Received {
         id: event.event_id,
         source: event.source.clone(),

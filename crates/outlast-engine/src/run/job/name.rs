@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use outlast_postgres::store::{Rooms, Taken};
+use outlast_postgres::store::{Rooms, Taken, of_queue};
 use serde_json::json;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -64,10 +64,9 @@ impl<S: Clone + Send + Sync + 'static> Name<S> {
     pub(super) fn new(common: &Common<S>, planned: PlannedJob<S>, changed: Arc<Notify>) -> Self {
         let settings = &common.settings;
         let name: Arc<str> = (*planned.handler.name).into();
-        let (kind, called) = match name.strip_prefix("command:") {
-            Some(called) => (Kind::Command, called.into()),
-            None => (Kind::Job, name.clone()),
-        };
+        let (called, is_command) = of_queue(&name);
+        let called: Arc<str> = called.into();
+        let kind = if is_command { Kind::Command } else { Kind::Job };
         let options = settings.options_of(&called, &planned.options);
         let provider = match &planned.handler.form {
             Form::Command(commands) => Some(Provider {

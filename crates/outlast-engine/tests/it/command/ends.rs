@@ -175,7 +175,7 @@ async fn what_cannot_be_given_is_told_before_a_statement_is_sent() {
         .await;
     assert!(matches!(refused, Err(Error::BadName(_))), "{refused:?}");
     // The transaction is as usable as before.
-    outlast.command(&mut tx, &far).await.unwrap();
+    let accepted = outlast.command(&mut tx, &far).await.unwrap();
     let withdrawn = outlast
         .cancel_command::<Charge>(&mut tx, "1", "a mistake")
         .await
@@ -183,6 +183,18 @@ async fn what_cannot_be_given_is_told_before_a_statement_is_sent() {
     assert_eq!(withdrawn, outlast_postgres::job::Cancel::Withdrawn);
     tx.commit().await.unwrap();
     given.commands(1, "cancelled").await;
+
+    let mut tx = given.pool.begin().await.unwrap();
+    let again = outlast
+        .cancel_command::<Charge>(&mut tx, "1", "again")
+        .await;
+    assert_eq!(again.unwrap(), outlast_postgres::job::Cancel::Ended);
+    let status = outlast.status(&mut tx, accepted.id).await.unwrap().unwrap();
+    assert!(status.state == outlast_core::command::State::Cancelled);
+    assert_eq!(
+        (status.kind.as_str(), status.key.as_deref()),
+        ("command", Some("1"))
+    );
 }
 
 #[tokio::test]
