@@ -79,12 +79,15 @@ begin
   return array(select (s % 16)::smallint from generate_series(greatest(first, last - 15), last) s);
 end $$;
 
--- A v7 id minted from a time of our clock: its milliseconds, and the end of a random one.
+-- A v7 id minted from a time of our clock: its milliseconds, what is left of them in steps of 1/4096 (so ids of one session
+-- follow each other as their times do), and the end of a random one.
 create or replace function outlast._v7(at timestamptz) returns uuid
 language sql volatile parallel safe
 as $$
-  select (lpad(to_hex(floor(date_part('epoch', at - timestamptz '1970-01-01 00:00:00+00') * 1000)::bigint), 12, '0')
-    || '7' || substr(gen_random_uuid()::text, 16))::uuid
+  select (overlay(
+      lpad(to_hex(floor(date_part('epoch', at - timestamptz '1970-01-01 00:00:00+00') * 4096000)::bigint), 15, '0')
+      placing '7' from 13 for 0)
+    || substr(gen_random_uuid()::text, 19))::uuid
 $$;
 
 -- Advisory locks belong to the database, so their numbers know the schema: two installations do not wait for each other.
