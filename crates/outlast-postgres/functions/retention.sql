@@ -241,13 +241,14 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
+  -- A volatile function is no bound of an index: with the clock in the statement all keys would be read, for nothing.
+  kept timestamptz := outlast.clock() - outlast._setting_interval('retention.dedup') - interval '7 days';
   gone int;
 begin
   if exists (select from outlast._check_settings()) then return 0; end if;
   delete from outlast._dedup d where d.ctid = any (array(
     select x.ctid from outlast._dedup x
-    where x.taken_at < outlast.clock() - outlast._setting_interval('retention.dedup') - interval '7 days'
-    order by x.taken_at limit n));
+    where x.taken_at < kept order by x.taken_at limit n));
   get diagnostics gone = row_count;
   return gone;
 end $$;

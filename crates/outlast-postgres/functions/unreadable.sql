@@ -88,10 +88,13 @@ declare
   total int := 0;
   d outlast._delivered;
   newest timestamptz;
+  -- A volatile function is no bound of an index.
+  lost timestamptz := outlast.clock() - interval '30 minutes';
+  kept timestamptz := outlast.clock() - outlast._setting_interval('retention.inbox');
 begin
   for d in
     select x.* from outlast._delivered x
-    where x.token is null and x.since < outlast.clock() - interval '30 minutes'
+    where x.token is null and x.since < lost
     order by x.since limit n for update skip locked
   loop
     delete from outlast._delivered x where x.consumer = d.consumer and x.event_id = d.event_id;
@@ -101,8 +104,7 @@ begin
   if exists (select from outlast._check_settings()) then return total; end if;
   with old as (
     select f.consumer, f.event_id from outlast._foreign_event f
-    where f.emitted_at < outlast.clock() - outlast._setting_interval('retention.inbox')
-      and f.at < outlast.clock() - outlast._setting_interval('retention.inbox')
+    where f.emitted_at < kept and f.at < kept
     order by f.emitted_at limit n
   ), deleted as (
     delete from outlast._foreign_event f using old where f.consumer = old.consumer and f.event_id = old.event_id

@@ -10,6 +10,7 @@ use crate::house::House;
 use crate::sql;
 
 mod floor;
+mod forget;
 mod jobs;
 mod statements;
 
