@@ -101,9 +101,15 @@ async fn ten_ordered_events_of_one_tenant_wait_no_second_behind_a_hundred_thousa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_events_of_one_tenant_wait_no_second_behind_the_backlogs_of_four_others() {
-    // With two workers only where a claim takes no tenth of a second: see the test below for what makes the difference.
+    // With two workers only where a claim takes no tenth of a second (`./run prove fairness`, with nothing else on the machine):
+    // see the test below for what makes the difference.
+    let workers = if std::env::var_os("OUTLAST_ALONE").is_some() {
+        2
+    } else {
+        1
+    };
     for ordered in [false, true] {
-        ten_wait_no_second_behind(&["one", "two", "three", "four"], 20_000, ordered, 1).await;
+        ten_wait_no_second_behind(&["one", "two", "three", "four"], 20_000, ordered, workers).await;
     }
 }
 
