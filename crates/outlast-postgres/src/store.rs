@@ -17,6 +17,7 @@ use crate::Error;
 mod claimed;
 mod command;
 mod delivered;
+mod entity;
 mod job;
 mod place;
 mod record;
@@ -24,6 +25,7 @@ mod record;
 pub use claimed::{Claim, Claimed, CommandDue, CommandTry, Seen};
 pub use command::Answered;
 pub use delivered::{Judged, Reads, Verdict, read_again};
+pub use entity::{EntityTry, Refs, Tombstone, entity_of, entity_queue};
 pub use job::{DueJobs, Rooms, Taken, command_queue, of_queue};
 pub use place::{Place, Where};
 

@@ -41,6 +41,7 @@ fn received(version: u16, payload: &str) -> Received {
         key: Some("booking/7".into()),
         key_seq: None,
         command: None,
+        entity: None,
         aggregate_version: None,
         actor: Some("jane".into()),
         correlation_id: None,

@@ -51,6 +51,10 @@ impl<'a> Of<'a> {
             name,
         }
     }
+
+    pub(crate) fn entity(name: &'a str) -> Self {
+        Self { verb: "mark", name }
+    }
 }
 
 impl fmt::Display for Of<'_> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::EntityTry;
 use crate::Error;
 
 /// The answer of a claim.
@@ -52,6 +53,8 @@ pub struct Claimed {
     pub lane: Option<i32>,
     /// What is to be done with it, if it is a command.
     pub command: Option<Box<CommandTry>>,
+    /// What was kept and what is to be cleaned up, if it is an entity.
+    pub entity: Option<Box<EntityTry>>,
 }
 
 /// What a claim says of a command besides.
@@ -152,6 +155,7 @@ impl Claim {
                 attempt: row.try_get(19)?,
                 reclaims: row.try_get(20)?,
                 command: None,
+                entity: None,
                 lane: row.try_get(21)?,
                 key_seq: row.try_get(22)?,
             });

@@ -296,6 +296,7 @@ impl Claimed {
             reclaims: 0,
             key_seq: envelope.key_seq,
             command: None,
+            entity: None,
             lane: Some(0),
         })
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_postgres::{Row, types::Type};
 use uuid::Uuid;
 
-use super::{Claimed, CommandDue, CommandTry, Store, int, millis, record::asked};
+use super::{Claimed, CommandDue, CommandTry, EntityTry, Store, entity_queue, int, millis, record::asked};
 use crate::Error;
 
 /// How many of which names a claim may take: side by side.
@@ -40,7 +40,7 @@ pub struct Taken {
     /// What every claim hands out. Of a job the type is its name, the place in the log is where it stood, and the reclaims are
     /// the workers that were lost while they had it.
     pub work: Claimed,
-    /// `j` for a job.
+    /// `j` for a job, `c` for a command, `e` for an entity.
     pub kind: i8,
     /// What it is throttled with; empty for a job.
     pub account: String,
@@ -52,15 +52,18 @@ impl Taken {
     fn from_row(row: &Row) -> Result<Self, Error> {
         let accepted_at: SystemTime = row.try_get(12)?;
         let command = CommandTry::from_row(row)?.map(Box::new);
+        let entity = row.try_get::<_, Option<Value>>(26)?;
+        let entity = entity.map(|entity| EntityTry::from_json(&entity).map(Box::new));
+        let entity = entity.transpose()?;
         let name: String = row.try_get(3)?;
         let work = Claimed {
             token: row.try_get(0)?,
             event_id: row.try_get(1)?,
             log_id: row.try_get(8)?,
-            kind: if command.is_some() {
-                command_queue(&name)
-            } else {
-                name
+            kind: match (&command, &entity) {
+                (Some(_), _) => command_queue(&name),
+                (_, Some(_)) => entity_queue(&name),
+                _ => name,
             },
             version: row.try_get(9)?,
             tenant: row.try_get(4)?,
@@ -81,6 +84,7 @@ impl Taken {
             reclaims: row.try_get(11)?,
             key_seq: None,
             command,
+            entity,
             lane: None,
         };
         Ok(Self {
