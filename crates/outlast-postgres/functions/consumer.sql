@@ -165,15 +165,15 @@ declare
   c int;
   got outlast._claimed[];
 begin
-  if kind is null or kind not in ('event', 'job', 'command') then
-    raise exception 'claim: kind % is not event, job or command', quote_nullable(kind) using errcode = 'OL005';
+  if kind is null or kind not in ('event', 'job', 'command', 'entity') then
+    raise exception 'claim: kind % is not event, job, command or entity', quote_nullable(kind) using errcode = 'OL005';
   end if;
   perform outlast._check_fresh();
   if n is null or n not between 1 and 1000 then
     raise exception 'claim: n of % is not between 1 and 1000', n using errcode = 'OL005';
   end if;
   perform outlast._check_lease_ms(lease_ms);
-  if kind in ('job', 'command') then
+  if kind in ('job', 'command', 'entity') then
     return query select j.token, j.id, j.key, j.tenant, j.attempt, j.schema_version, j.payload, j.content_type
       from outlast._claim_job(outlast._queue(left(kind, 1)::"char", claim.name), n, lease_ms, holder) j;
     return;

@@ -7,10 +7,10 @@ create or replace function outlast._job_lock(id uuid) returns bigint
 language sql immutable parallel safe
 as $$ select uuid_hash_extended(id, outlast._lock_room(7315)) $$;
 
--- Under which name it is claimed: a job and a command may be called alike.
+-- Under which name it is claimed: a job, a command and an entity may be called alike.
 create or replace function outlast._queue(kind outlast._job_kind, name text) returns text
 language sql immutable parallel safe
-as $$ select case kind when 'c' then 'command:' || name else name end $$;
+as $$ select case kind when 'c' then 'command:' || name when 'e' then 'entity:' || name else name end $$;
 
 -- From where on to look for what is due; -infinity: from the beginning, once a minute. Whoever commits a job more than a minute
 -- after its time has it found by that.
@@ -90,7 +90,7 @@ as $$
 $$;
 
 -- Ends jobs of one claim, which others cannot do any more: their row in the claim was ours. Raises unless all were.
--- from: claimed; to: ended.
+-- from: claimed; to: ended; of entities converged, ready.
 create or replace function outlast._end_jobs(l outlast._lease, ids uuid[], outcome "char", reason text) returns void
 language plpgsql volatile
 set enable_seqscan = off
@@ -100,19 +100,25 @@ declare
   gone int;
   at timestamptz := outlast.clock();
   txt text := outlast._clean(reason);
+  kind "char" := (select j.kind from outlast._job j where j.id = ids[1]);
 begin
   -- A claim is of one kind.
-  if exists (select from outlast._command m where m.id = ids[1]) then
+  if kind = 'c' then
     raise exception 'a command of the claim % has no completion: record what the provider has answered', (l).token using errcode = 'OL005';
   end if;
   -- By its id: with the token as a bound of its index each completion would read all of the claim.
   delete from outlast._job_claimed c where c.id = any (ids) and (c.token = (l).token) is true;
   get diagnostics gone = row_count;
   if gone <> cardinality(ids) then
-    if exists (select from outlast._job_end e where e.id = any (ids)) then
+    if exists (select from outlast._job_end e where e.id = any (ids))
+      or kind = 'e' and exists (select from outlast._entity e where e.id = any (ids) and e.converged_by = (l).token) then
       raise exception 'a job of the claim % has ended already', (l).token using errcode = 'OL002';
     end if;
     raise exception '% of % jobs are not in the claim %', cardinality(ids) - gone, cardinality(ids), (l).token using errcode = 'OL003';
+  end if;
+  if kind = 'e' then
+    perform outlast._converged((l).token, ids);
+    return;
   end if;
   insert into outlast._job_end (id, at, state, reason) select u, at, outcome, txt from unnest(ids) u;
 end $$;
@@ -125,16 +131,18 @@ as $$
 declare
   l outlast._lease := outlast._prove(_complete_jobs.token);
 begin
-  perform outlast._end_jobs(l, outlast._not_ended(ids, repeated), 'd', null);
+  perform outlast._end_jobs(l, outlast._not_ended(l.token, ids, repeated), 'd', null);
 end $$;
 
-create or replace function outlast._not_ended(ids uuid[], repeated boolean) returns uuid[]
+create or replace function outlast._not_ended(token uuid, ids uuid[], repeated boolean) returns uuid[]
 language plpgsql stable
 set enable_seqscan = off
 as $$
 begin
   if not repeated then return ids; end if;
-  return array(select u from unnest(ids) u where not exists (select from outlast._job_end e where e.id = u));
+  return array(select u from unnest(ids) u
+               where not exists (select from outlast._job_end e where e.id = u)
+                 and not exists (select from outlast._entity e where e.id = u and e.converged_by = _not_ended.token));
 end $$;
 
 -- The last completions of a claim and its end, in one commit. The locks of an end first: two that each hold the shared lock of
@@ -147,7 +155,7 @@ declare
   l outlast._lease := outlast._take(_complete_and_finish_jobs.token);
 begin
   if l.token is null then perform outlast._prove(token); end if;         -- which says that it is lost
-  perform outlast._end_jobs(l, outlast._not_ended(ids, repeated), 'd', null);
+  perform outlast._end_jobs(l, outlast._not_ended(l.token, ids, repeated), 'd', null);
   return outlast._give_back(l, false);
 end $$;
 
@@ -369,6 +377,7 @@ begin
     select from unnest(names) u (name)
     where not exists (select from outlast._job_pause p where p.name = u.name)
       and (exists (select from outlast._job_ready r where r.name = u.name)
+           or u.name like 'entity:%' and outlast._has_marks()
            or exists (select from outlast._job_later r where r.alone and r.name = u.name and r.due_at <= outlast.clock())));
 end $$;
 
@@ -405,5 +414,5 @@ begin
       and (not exists (select from outlast._job j where j.id = y.job) or exists (select from outlast._job_end e where e.id = y.job))
     order by y.lives_until limit n));
   get diagnostics gone = row_count;
-  return cardinality(old) + gone;
+  return cardinality(old) + gone + outlast._forget_entities(n);
 end $$;

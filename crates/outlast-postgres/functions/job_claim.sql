@@ -14,7 +14,7 @@ begin
   select array_agg(row(_taken.token, j.id, j.kind, j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version,
            1 + coalesce(s.failures, 0), coalesce(s.lapses, 0), j.accepted_at, j.correlation_id, j.causation_id, j.source, j.actor,
            j.traceparent, j.content_type, j.codec_key, j.payload,
-           m.next, m.state, m.version, m.provider_key, m.reference)::outlast._taken_job order by u.n),
+           m.next, m.state, m.version, m.provider_key, m.reference, null)::outlast._taken_job order by u.n),
          sum(octet_length(j.payload)),
          bool_or(s.cancel is not null and j.kind = 'j' or j.schema_version > _taken.version)
   into _taken.jobs, _taken.bytes, _taken.odd
@@ -98,6 +98,9 @@ begin
       got.jobs := outlast._sift_jobs(got.jobs, versions[i], 0, true);
       continue when cardinality(got.jobs) = 0;
     end if;
+    if names[i] like 'entity:%' then
+      got.jobs := outlast._entities_taken(got.jobs);
+    end if;
     insert into outlast._lease (token, room, process, holder, expires_at)
     values (fresh, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
     insert into outlast._job_claimed (id, token, account, started)
@@ -107,7 +110,7 @@ begin
   return null;
 end $$;
 
--- Claims what may run now of these names, at most `rooms` of each, each name under a lease of its own; or one that is to run
+-- Claims what may run now of these names (of entities, after their new marks were looked at), at most `rooms` of each, each name under a lease of its own; or one that is to run
 -- alone, and nothing beside it. Of a name every account and tenant with work gets as much as any other; what one leaves goes
 -- to the rest. `after` says per name behind which group to begin, so that with more groups than room each has its turn, and
 -- `floors` what not to look at again (see _job_groups). A newer version than the process reads is put off, uncharged. Not more
@@ -135,6 +138,9 @@ begin
   perform outlast._check_running();
   perform outlast._check_lease_ms(lease_ms);
   if coalesce(cardinality(names), 0) = 0 then return; end if;
+  if array_to_string(names, ' ') like '%entity:%' then
+    perform outlast._fold_marks(5000);
+  end if;
   paused := array(select p.name from outlast._job_pause p where p.name = any (names));
   if exists (select from outlast._job_later x where x.alone and x.name = any (names) and x.due_at <= at) then
     open := array(select i from generate_series(1, cardinality(names)) i where rooms[i] > 0 and names[i] <> all (paused));
@@ -172,6 +178,7 @@ as $$
 declare
   fresh uuid := gen_random_uuid();
   commands boolean := name like 'command:%';
+  entities boolean := name like 'entity:%';
   groups outlast._job_group[];
   counted text[];
   n int;
@@ -210,7 +217,7 @@ begin
       ids := array(select u.id from unnest(jobs) u);
       bytes := (select sum(octet_length(u.payload)) from unnest(jobs) u);
     end if;
-    if commands and cardinality(ids) > 0 then
+    if (commands or entities) and cardinality(ids) > 0 then
       ids := (select x.ids from outlast._exclude(ids, array(select u.seq from unnest(jobs) u)) x);
       if cardinality(ids) < cardinality(jobs) then
         jobs := array(select u from unnest(jobs) u where u.id = any (ids));
@@ -221,6 +228,9 @@ begin
   if cardinality(ids) = 0 then
     jobs := null;
     return;
+  end if;
+  if entities then
+    jobs := outlast._entities_taken(jobs);
   end if;
   insert into outlast._lease (token, room, process, holder, expires_at)
   values (fresh, 'job', _claim_name.process, _claim_name.holder, outlast.clock() + make_interval(secs => lease_ms / 1000.0));

@@ -34,6 +34,13 @@ begin
     return next;
     return;
   end if;
+  -- An entity never ends: it is done until it is marked again.
+  select x.converged_at into ended_at from outlast._entity x where x.id = _job_status.id;
+  if ended_at is not null then
+    state := 'done';
+    return next;
+    return;
+  end if;
   if exists (select from outlast._job_claimed x where x.id = _job_status.id) then
     state := 'running';
     attempt := attempt + 1;
@@ -56,7 +63,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query
-    select case j.kind when 'c' then 'command' else 'job' end, j.name, j.key, s.state, s.reason, s.attempt, j.accepted_at, s.due_at, s.ended_at, s.incident_at
+    select case j.kind when 'c' then 'command' when 'e' then 'entity' else 'job' end, j.name, j.key, s.state, s.reason, s.attempt, j.accepted_at, s.due_at, s.ended_at, s.incident_at
     from outlast._job j cross join lateral outlast._job_status(j.id) s
     where j.id = status.id and j.tenant = status.tenant;
 end $$;
@@ -76,7 +83,7 @@ begin
   if coalesce(cancel.reason, '') = '' then
     raise exception 'cancel %: say why', id using errcode = 'OL005';
   end if;
-  if not exists (select from outlast._job j where j.id = cancel.id and j.tenant = cancel.tenant) then return 'absent'; end if;
+  if not exists (select from outlast._job j where j.id = cancel.id and j.tenant = cancel.tenant and j.kind <> 'e') then return 'absent'; end if;
   perform pg_advisory_xact_lock(outlast._job_lock(cancel.id));
   if exists (select from outlast._command m where m.id = cancel.id) then
     return outlast._cancel_command(cancel.id, cancel.reason, coalesce(cancel.actor, session_user));
@@ -150,7 +157,7 @@ begin
   update outlast._job_state x set incident_at = null, failures = 0, crashes = 0, lapses = 0, changed_at = outlast.clock()
   where x.id = retry_job.id;
   perform outlast._ready(retry_job.id);
-  perform outlast._audited('job.retried', j.name || ' ' || j.id, jsonb_build_object('was', case when s.incident_at is null then 'waiting' else 'incident' end,
+  perform outlast._audited(case j.kind when 'e' then 'entity.retried' else 'job.retried' end, j.name || ' ' || j.id, jsonb_build_object('was', case when s.incident_at is null then 'waiting' else 'incident' end,
     'class', s.class, 'reason', s.reason, 'failures', s.attempt, 'tenant', j.tenant, 'key', j.key), retry_job.actor);
   perform outlast._woken();
   return 'ready';
@@ -177,6 +184,7 @@ begin
   select * into s from outlast._job_status(abandon_job.id);
   if s.incident_at is null then return s.state; end if;
   if j.kind = 'c' then return outlast.resolve(abandon_job.id, 'abandoned', abandon_job.reason, actor => abandon_job.actor); end if;
+  if j.kind = 'e' then return outlast._abandon_entity(j, abandon_job.reason, abandon_job.actor); end if;
   update outlast._job_state x set incident_at = null where x.id = abandon_job.id;
   insert into outlast._job_end (id, at, state, reason) values (abandon_job.id, outlast.clock(), 'a', outlast._clean(abandon_job.reason));
   perform outlast._audited('job.abandoned', j.name || ' ' || j.id, jsonb_build_object('class', s.class, 'was', s.reason,

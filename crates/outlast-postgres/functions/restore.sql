@@ -138,7 +138,7 @@ begin
     top := greatest(top, (select max(e.id) from outlast._event e where e.slot = s));
   end loop;
   return greatest(top, (select max(greatest((b.a).hi, (b.b).hi, b.hi)) from outlast._batch b),
-                  (select max(r.seq) from outlast._job_ready r));
+                  (select max(r.seq) from outlast._job_ready r), (select max(m.id) from outlast._entity_mark m));
 end $$;
 
 -- Events that were emitted here under ids that the log had used before, because the sequence did not come along (logical
@@ -213,6 +213,8 @@ begin
       b.at = '-infinity', b.open_at = (select array_agg('-infinity'::timestamptz) from unnest((x.b).open)),
       b.young_at = case when (x.b).young is not null then '-infinity'::timestamptz end;
 
+  -- Up to where marks were taken is told by transaction ids and numbers of the old server.
+  delete from outlast._entity_look;
   delete from outlast._process;
   delete from outlast._server;
   update outlast._house h set base = top;

@@ -134,7 +134,7 @@ begin
       is distinct from (select array_agg(t order by t) from outlast._places(c.id) p, unnest(p.tenants) t where p.lane % 1024 = l.part);
   return query select 'ids are drawn one by one and above all there are',
     (case when s.seqcache <> 1 or coalesce(pg_sequence_last_value('outlast._event_id'), 0) <
-       greatest((select max(e.id) from outlast._event e), (select max(r.seq) from outlast._job_ready r), 0) then 1 else 0 end)::bigint,
+       greatest((select max(e.id) from outlast._event e), (select max(r.seq) from outlast._job_ready r), (select max(m.id) from outlast._entity_mark m), 0) then 1 else 0 end)::bigint,
     'outlast._event_id'
     from pg_catalog.pg_sequence s where s.seqrelid = 'outlast._event_id'::regclass;
   return query select 'bits of completions are counted and below the place up to which their consumer is folded',
@@ -155,7 +155,8 @@ begin
     where (select count(*) from outlast._job_end x where x.id = j.id) + (select count(*) from outlast._job_ready x where x.id = j.id)
         + (select count(*) from outlast._job_later x where x.id = j.id) + (select count(*) from outlast._job_claimed x where x.id = j.id)
         + (select count(*) from outlast._job_state x where x.id = j.id and x.incident_at is not null)
-        + (select count(*) from outlast._exclusive x where x.id = j.id and x.blocked) <> 1;
+        + (select count(*) from outlast._exclusive x where x.id = j.id and x.blocked)
+        + (select count(*) from outlast._entity x where x.id = j.id and x.converged_at is not null) <> 1;
   return query select 'every job in work is under a lease',
     count(*), min(c.id::text)
     from outlast._job_claimed c where not exists (select from outlast._lease l where l.token = c.token and l.room = 'job');
@@ -178,11 +179,27 @@ begin
         select from outlast._exclusive x
         where x.tenant = e.tenant and x.key = e.key and x.id <> e.id
           and (x.held or x.seq < e.seq and exists (select from outlast._job_ready r where r.id = x.id union all select from outlast._job_claimed r where r.id = x.id)))
-      or exists (select from outlast._job_end d where d.id = e.id);
+      or exists (select from outlast._job_end d where d.id = e.id)
+      or exists (select from outlast._entity d where d.id = e.id and d.converged_at is not null);
   return query select 'one at a time has a key of exclusion',
     count(*), min(x.tenant || ' ' || x.key)
     from (select e.tenant, e.key from outlast._exclusive e where e.held group by e.tenant, e.key having count(*) > 1) x;
   return query select 'what runs at a provider is in work',
     count(*), min(m.id::text)
     from outlast._command m where m.state = 'running' and not exists (select from outlast._job_claimed c where c.id = m.id);
+  return query select 'no mark of an entity lies where nobody looks',
+    count(*), min(m.name || ' ' || m.entity_id)
+    from outlast._entity_mark m where m.id <= (select l.below from outlast._entity_look l order by l.xid desc limit 1);
+  return query select 'what is to be cleaned up of an entity is due',
+    count(*), min(t.id::text)
+    from outlast._tombstone t where not exists (select from outlast._entity e where e.id = t.entity and e.converged_at is null);
+  return query select 'an entity has its job, and nobody else has one of its kind',
+    count(*), min(coalesce(e.name || ' ' || e.entity_id, j.id::text))
+    from (select x.* from outlast._job x where x.kind = 'e') j
+    full join outlast._entity e on (e.id, e.name, e.tenant, e.entity_id) = (j.id, j.name, j.tenant, j.key)
+    where j.id is null or e.id is null;
+  return query select 'an entity in work has a fence number below what was drawn',
+    count(*), min(e.name || ' ' || e.entity_id)
+    from outlast._entity e where e.fence & ((1::bigint << 44) - 1) > coalesce(pg_sequence_last_value('outlast._event_id'), 0)
+      and e.fence >> 44 = (select h.confirmed from outlast._house h);
 end $$;

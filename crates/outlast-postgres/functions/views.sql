@@ -60,14 +60,20 @@ select 'unreadable message', c.name, c.owner, u.id, '', '', null, 'permanent', 0
        outlast._signature('', 'unreadable', u.why), u.first_at, null, u.seen
 from outlast._unreadable u join outlast._consumer c on c.id = u.consumer
 union all
-select case when j.kind = 'j' then 'stopped job' when s.class = 'unknown' then 'unknown command' else 'stopped command' end, j.name, null, j.id, j.name, j.tenant, j.key, s.class, s.failures, s.reason, s.signature, s.incident_at,
+select case when j.kind = 'j' then 'stopped job' when j.kind = 'e' then 'stopped entity' when s.class = 'unknown' then 'unknown command' else 'stopped command' end, j.name, null, j.id, j.name, j.tenant, j.key, s.class, s.failures, s.reason, s.signature, s.incident_at,
        j.schema_version::int, 1
 from outlast._job_state s join outlast._job j on j.id = s.id
 where s.incident_at is not null
 union all
 select 'contradicted command', j.name, null, j.id, j.name, j.tenant, j.key, 'contradicted', 0, c.reason,
        outlast._signature(j.name, 'contradicted', c.reason), c.at, j.schema_version::int, 1
-from outlast._contradiction c join outlast._job j on j.id = c.command;
+from outlast._contradiction c join outlast._job j on j.id = c.command
+union all
+select 'late refs', j.name, null, j.id, j.name, j.tenant, j.key, 'late-refs', 0,
+       'a runner that had lost its lease had made something elsewhere: look whether it is still needed',
+       outlast._signature(j.name, 'late-refs', null), min(l.at), j.schema_version::int, count(*)
+from outlast._late_refs l join outlast._job j on j.id = l.entity
+group by j.id;
 
 -- What was folded is known by its log id: it is shown while the log has the event, and without its time.
 create or replace view outlast.processed as

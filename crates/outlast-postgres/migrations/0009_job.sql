@@ -3,10 +3,10 @@
 -- breaking: no
 
 -- Domains, because their checks are kept between statements.
-create domain outlast._job_kind as "char" check (value in ('j', 'c'));              -- job, command
+create domain outlast._job_kind as "char" check (value in ('j', 'c', 'e'));         -- job, command, entity
 create domain outlast._job_end_state as "char" check (value in ('d', 's', 'x', 'a', 't', 'r', 'o'));   -- done, skipped, cancelled, abandoned; settled, rejected, obsolete
 
--- What was accepted. Its state follows from the rows beside it: it has ended, or it is in exactly one of ready, later and
+-- What was accepted; of an entity, what is known of it now. Its state follows from the rows beside it: it has ended, or it is in exactly one of ready, later and
 -- claimed, or a person must look (state.incident).
 create table outlast._job (
   id              uuid primary key,            -- v7, on the database's clock
@@ -123,5 +123,6 @@ create type outlast._taken_job as (
   token uuid, id uuid, kind "char", name text, tenant text, key text, account text, priority smallint, seq bigint,
   schema_version int, attempt int, lapses int, accepted_at timestamptz, correlation_id uuid, causation_id uuid,
   source text, actor text, traceparent text, content_type text, codec_key text, payload bytea,
-  next "char", state text, moves int, provider_key text, reference text   -- of a command
+  next "char", state text, moves int, provider_key text, reference text,   -- of a command
+  entity jsonb                                   -- of an entity: fence, refs, tombstones
 );

@@ -101,11 +101,7 @@ pub async fn changed(tx: &mut dyn Tx, mark: &Mark<'_>) -> Result<(), Error> {
 ///
 /// # Errors
 /// Bad input leaves the transaction usable, with nothing written. After [`Error::Database`] roll back.
-pub async fn deleted(
-    tx: &mut dyn Tx,
-    mark: &Mark<'_>,
-    deleted: &Deleted<'_>,
-) -> Result<(), Error> {
+pub async fn deleted(tx: &mut dyn Tx, mark: &Mark<'_>, deleted: &Deleted<'_>) -> Result<(), Error> {
     checked(mark)?;
     let of = Of::entity(mark.name);
     match deleted.codec_key {
@@ -157,8 +153,7 @@ async fn write(
     ];
     let args: Vec<Value<'_>> = args.iter().chain(more).copied().collect();
     let row = tx.call(mark.schema.statement(sql), &args).await;
-    row.map(drop)
-        .map_err(|error| error.in_schema(mark.schema))
+    row.map(drop).map_err(|error| error.in_schema(mark.schema))
 }
 
 /// What is refused in the JSON of an entity; for one that is encrypted afterwards.
@@ -221,20 +216,59 @@ mod tests {
     fn hostile_marks_are_refused_before_they_reach_the_database() {
         let good = Mark::new("crm", 1, Body::Json("{}"), "a");
         assert!(checked(&good).is_ok());
-        let (long, large) = ("k".repeat(501), format!("\"{}\"", "x".repeat(PAYLOAD_LIMIT)));
+        let (long, large) = (
+            "k".repeat(501),
+            format!("\"{}\"", "x".repeat(PAYLOAD_LIMIT)),
+        );
         for bad in [
-            Mark { name: "Crm", ..good.clone() },
-            Mark { version: 0, ..good.clone() },
-            Mark { tenant: "a\nb", ..good.clone() },
-            Mark { key: "", ..good.clone() },
-            Mark { key: &long, ..good.clone() },
-            Mark { key: "a\0b", ..good.clone() },
-            Mark { exclusive: Some(""), ..good.clone() },
-            Mark { exclusive: Some(&long), ..good.clone() },
-            Mark { actor: Some("\0"), ..good.clone() },
-            Mark { codec_key: Some(&long), ..good.clone() },
-            Mark { body: Body::Json("{"), ..good.clone() },
-            Mark { body: Body::Json(&large), ..good.clone() },
+            Mark {
+                name: "Crm",
+                ..good.clone()
+            },
+            Mark {
+                version: 0,
+                ..good.clone()
+            },
+            Mark {
+                tenant: "a\nb",
+                ..good.clone()
+            },
+            Mark {
+                key: "",
+                ..good.clone()
+            },
+            Mark {
+                key: &long,
+                ..good.clone()
+            },
+            Mark {
+                key: "a\0b",
+                ..good.clone()
+            },
+            Mark {
+                exclusive: Some(""),
+                ..good.clone()
+            },
+            Mark {
+                exclusive: Some(&long),
+                ..good.clone()
+            },
+            Mark {
+                actor: Some("\0"),
+                ..good.clone()
+            },
+            Mark {
+                codec_key: Some(&long),
+                ..good.clone()
+            },
+            Mark {
+                body: Body::Json("{"),
+                ..good.clone()
+            },
+            Mark {
+                body: Body::Json(&large),
+                ..good.clone()
+            },
         ] {
             assert!(checked(&bad).is_err(), "{bad:?}");
         }

@@ -73,6 +73,11 @@ pub const MIGRATIONS: &[Migration] = &[
         "outbox",
         include_str!("../../migrations/0011_outbox.sql"),
     ),
+    migration(
+        12,
+        "entity",
+        include_str!("../../migrations/0012_entity.sql"),
+    ),
 ];
 
 /// The current text of every function and view.
@@ -116,6 +121,12 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     (
         "command_operator",
         include_str!("../../functions/command_operator.sql"),
+    ),
+    ("entity", include_str!("../../functions/entity.sql")),
+    ("entity_try", include_str!("../../functions/entity_try.sql")),
+    (
+        "entity_operator",
+        include_str!("../../functions/entity_operator.sql"),
     ),
     ("complete", include_str!("../../functions/complete.sql")),
     ("seal", include_str!("../../functions/seal.sql")),

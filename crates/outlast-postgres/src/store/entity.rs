@@ -147,11 +147,8 @@ impl Store {
     /// [`Error::Stalled`] while it is still open after some seconds; ask again.
     pub async fn entity_landed(&self, token: Uuid, id: Uuid, xid: u64) -> Result<bool, Error> {
         let text = xid.to_string();
-        let args: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[
-            (&token, Type::UUID),
-            (&id, Type::UUID),
-            (&text, Type::TEXT),
-        ];
+        let args: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+            &[(&token, Type::UUID), (&id, Type::UUID), (&text, Type::TEXT)];
         let sql = "select outlast._entity_landed($1, $2, $3::text::xid8)";
         self.landed_by(sql, args, xid).await
     }

@@ -7,7 +7,9 @@ use serde_json::Value;
 use tokio_postgres::{Row, types::Type};
 use uuid::Uuid;
 
-use super::{Claimed, CommandDue, CommandTry, EntityTry, Store, entity_queue, int, millis, record::asked};
+use super::{
+    Claimed, CommandDue, CommandTry, EntityTry, Store, entity_queue, int, millis, record::asked,
+};
 use crate::Error;
 
 /// How many of which names a claim may take: side by side.

@@ -8,6 +8,7 @@ mod command;
 mod delivered;
 mod due;
 mod emit;
+mod entity;
 mod fair;
 mod house;
 mod job;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::house::House;
 use crate::sql;
 
+mod entities;
 mod floor;
 mod forget;
 mod jobs;
