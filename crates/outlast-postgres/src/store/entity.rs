@@ -44,7 +44,7 @@ impl EntityTry {
         let fence = entity["fence"].as_u64().ok_or_else(|| odd(entity))?;
         let refs = Some(&entity["refs"]).filter(|refs| !refs.is_null());
         let tombstones = entity["tombstones"].as_array().ok_or_else(|| odd(entity))?;
-        let tombstone = |one: &Value| {
+        let tombstone = |one: &Value| -> Result<_, Error> {
             Ok(Tombstone {
                 id: one["id"].as_i64().ok_or_else(|| odd(one))?,
                 refs: Refs::from_json(one)?,

@@ -3,7 +3,7 @@
 use super::Office;
 use crate::house::forward;
 use crate::job::start;
-use crate::sql::{self, one, run};
+use crate::sql::{self, one};
 
 async fn told(office: &Office, sql: &str) -> String {
     one(&office.client, sql, &[]).await
