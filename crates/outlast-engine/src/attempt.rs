@@ -1,5 +1,9 @@
 //! What a handler gets: one try of one event or job, under a lease.
 
+mod entity;
+
+pub(crate) use entity::Told;
+
 use crate::{
     crash::{self, Point},
     handler::{Delivery, End, Received, SealState, around, seal},
@@ -7,7 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use outlast_core::{
-    Codec, CodecError, Command, Consumable, Failure, Job, Outcome, Payload, Unreadable,
+    Codec, CodecError, Command, Consumable, Entity, Failure, Job, Outcome, Payload, Unreadable,
     codec::{self, Decoding},
 };
 use outlast_postgres::{Error, tx::OwnedTx};
@@ -38,6 +42,8 @@ pub struct Attempt<T> {
     payload: T,
     delivery: Delivery,
     outlast: OnceLock<Outlast>,
+    /// Of an entity, what its provider calls it.
+    known: Option<entity::Known>,
 }
 
 impl<T> Deref for Attempt<T> {
@@ -109,6 +115,7 @@ impl Attempt<Raw> {
             },
             delivery,
             outlast: OnceLock::new(),
+            known: None,
         }
     }
 }
@@ -142,6 +149,15 @@ impl<T: Command> Shape<T> {
         Self {
             newest: T::VERSION,
             upcast: <T as Command>::upcast,
+        }
+    }
+}
+
+impl<T: Entity> Shape<T> {
+    pub(crate) fn of_entity() -> Self {
+        Self {
+            newest: T::VERSION,
+            upcast: <T as Entity>::upcast,
         }
     }
 }
@@ -220,6 +236,7 @@ impl<T: Payload> Attempt<T> {
             payload,
             delivery,
             outlast: OnceLock::new(),
+            known: None,
         })
     }
 }

@@ -9,6 +9,7 @@ mod batch;
 mod command;
 mod effect;
 mod endpoint;
+mod entity;
 mod job;
 pub(crate) mod publish;
 pub(crate) mod seal;
@@ -23,17 +24,18 @@ pub(crate) use batch::BatchHandler;
 pub(crate) use command::{CommandHandler, Commands};
 pub(crate) use effect::{EffectHandler, RawHandler};
 pub(crate) use endpoint::EndpointHandler;
+pub(crate) use entity::EntityHandler;
 pub(crate) use job::JobHandler;
 pub(crate) use seal::{Seal, SealState};
 pub(crate) use tx::{Through, TxHandler};
 
-use crate::run::accepted::Accepted;
+use crate::run::{accepted::Accepted, keep::Keeper};
 use bytes::Bytes;
 use outlast_core::{Codec, Failure, Outcome, broker::Envelope};
 use outlast_postgres::{
     Error,
     schema::Schema,
-    store::{CommandTry, Store},
+    store::{CommandTry, EntityTry, Store, Tombstone, entity_of, of_queue},
     tx::BoxFuture,
 };
 use std::{
@@ -70,6 +72,8 @@ pub(crate) struct Received {
     pub(crate) emitted_at: SystemTime,
     /// Of a command: what its provider knows it by.
     pub(crate) command: Option<CommandTry>,
+    /// Of an entity: what is known of it at its provider.
+    pub(crate) entity: Option<EntityTry>,
 }
 
 impl Received {
@@ -115,6 +119,10 @@ pub(crate) struct Delivery {
     pub(crate) seal: Seal,
     /// What decodes its payload.
     pub(crate) codec: Option<Arc<dyn Codec>>,
+    /// Keeps what a provider calls it, of an entity.
+    pub(crate) keeper: Option<Keeper>,
+    /// The deletion after which this run cleans up, of an entity.
+    pub(crate) tombstone: Option<Tombstone>,
 }
 
 impl Delivery {
@@ -135,6 +143,8 @@ impl Delivery {
             lost,
             seal: Seal::default(),
             codec: None,
+            keeper: None,
+            tombstone: None,
         }
     }
 
@@ -152,6 +162,11 @@ impl Delivery {
     /// With what decodes its payload.
     pub(crate) fn decoded_by(self, codec: Option<Arc<dyn Codec>>) -> Self {
         Self { codec, ..self }
+    }
+
+    /// With what keeps what a provider calls it.
+    pub(crate) fn kept_by(self, keeper: Option<Keeper>) -> Self {
+        Self { keeper, ..self }
     }
 
     /// Resolves when the try should stop: lease lost, deadline over, or draining.
@@ -229,15 +244,27 @@ pub(crate) enum Kind {
     Job,
     /// A command.
     Command,
+    /// An entity.
+    Entity,
 }
 
 impl Kind {
+    /// Of what is claimed under this name, and its own name.
+    pub(crate) fn of_queue(queue: &str) -> (Self, &str) {
+        match (entity_of(queue), of_queue(queue)) {
+            (Some(name), _) => (Self::Entity, name),
+            (None, (name, true)) => (Self::Command, name),
+            (None, (name, false)) => (Self::Job, name),
+        }
+    }
+
     /// The word for people.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Consumer => "consumer",
             Self::Job => "job",
             Self::Command => "command",
+            Self::Entity => "entity",
         }
     }
 }

@@ -11,6 +11,7 @@ mod crash;
 #[cfg(feature = "crash-points")]
 pub mod crash;
 mod enqueue;
+mod entity;
 mod handler;
 mod if_unknown;
 mod outlast;

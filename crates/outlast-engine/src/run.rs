@@ -1,4 +1,5 @@
-//! A running worker: check where we are, register, then one loop a consumer, and one for all jobs, until told to stop.
+//! A running worker: check where we are, register, then one loop a consumer, and one for all jobs, commands and
+//! entities, until told to stop.
 //!
 //! Connections: two for claims and records, one for renewals, one for wake-up, and in the one process that is elected for
 //! maintenance another one while it does a pass; the handlers' own pools are theirs.
@@ -32,6 +33,7 @@ pub(crate) mod consumer;
 pub(crate) mod destination;
 mod flush;
 pub(crate) mod job;
+pub(crate) mod keep;
 pub(crate) mod leases;
 mod maintenance;
 pub(crate) mod record;

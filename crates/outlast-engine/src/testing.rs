@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Runs a [`Worker`]'s jobs and consumers in the calling task, against a real database of the test's own.
+/// Runs a [`Worker`]'s consumers, jobs, commands and entities in the calling task, against a real database of the test's own.
 ///
 /// The database is the one that `pool` leads to, reached by the worker's own connections through
 /// `OUTLAST_DATABASE_URL` or `DATABASE_URL`; the schema is installed if it is not there. Its clock becomes the test's:
@@ -48,7 +48,7 @@ impl<S> std::fmt::Debug for TestWorker<S> {
 /// What [`TestWorker::run_until_idle`] did.
 #[derive(Clone, Debug)]
 pub struct Idle {
-    /// How many events were completed, counted once per consumer, and jobs.
+    /// How many events were completed, counted once per consumer, and jobs; and how many times an entity was converged.
     pub handled: usize,
     /// What needs a person now.
     pub incidents: Vec<Incident>,
@@ -57,7 +57,7 @@ pub struct Idle {
 /// Something that a machine cannot resolve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    /// What kind: `quarantined event`, `stopped job`.
+    /// What kind: `quarantined event`, `stopped job`, `stopped entity`.
     pub kind: String,
     /// The last failure's reason.
     pub reason: String,
@@ -103,8 +103,8 @@ impl<S: Clone + Send + Sync + 'static> TestWorker<S> {
         })
     }
 
-    /// Runs everything that is due: consumers in the order of their registration, events in the order of the log, then jobs
-    /// in the order of their names' registration, one at a time, until nobody finds anything. What waits for a later time stays: see [`TestWorker::advance`].
+    /// Runs everything that is due: consumers in the order of their registration, events in the order of the log, then jobs,
+    /// commands and entities in the order of their names' registration, one at a time, until nobody finds anything. What waits for a later time stays: see [`TestWorker::advance`].
     ///
     /// # Panics
     /// When the database fails.
@@ -269,7 +269,7 @@ async fn one<S: Clone + Send + Sync + 'static>(
     Ok(Some(ended.done))
 }
 
-/// One job, run to its end: of the first name that has one. How many were completed, or none if there was nothing.
+/// One job, or one convergence, run to its end: of the first name that has one. How many were completed, or none if there was nothing.
 async fn one_job<S: Clone + Send + Sync + 'static>(jobs: &Jobs<S>) -> Result<Option<usize>, Error> {
     jobs.store.reclaim_jobs(1).await?;
     jobs.store.promote(1000).await?;

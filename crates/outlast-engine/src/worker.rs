@@ -5,12 +5,17 @@
 use crate::{
     attempt::Attempt,
     consumer::Consumer,
-    handler::{About, CommandHandler, Commands, Form, Handler, JobHandler, Running},
+    handler::{About, CommandHandler, Commands, EntityHandler, Form, Handler, JobHandler, Running},
     if_unknown::IfUnknown,
     settings::Settings,
 };
-use outlast_core::{Broker, Codec, Command, Failure, Found, Job, Outcome, Sent};
-use outlast_postgres::{Error, schema::Schema, store::command_queue, tx::BoxFuture};
+use outlast_core::{Broker, Codec, Command, Entity, Failure, Found, Job, Outcome, Sent};
+use outlast_postgres::{
+    Error,
+    schema::Schema,
+    store::{command_queue, entity_queue},
+    tx::BoxFuture,
+};
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 mod plan;
@@ -18,7 +23,7 @@ mod plan;
 pub use plan::{Described, DescribedConsumer, DescribedJob};
 pub(crate) use plan::{Plan, PlannedJob};
 
-/// Everything that one process does: its jobs and consumers, what runs around them, how much of it at once.
+/// Everything that one process does: its consumers, jobs, commands and entities, what runs around them, how much of it at once.
 ///
 /// ```no_run
 /// # use outlast_engine::{Attempt, Consumer, Outlast};
@@ -185,6 +190,84 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
             }
             _ => self.plan.polls_nobody.push(C::NAME),
         }
+        self
+    }
+
+    /// Converges entities of this type: makes what is elsewhere look like what is in your database, whenever that was marked as
+    /// [`changed`](crate::Outlast::changed) or [`deleted`](crate::Outlast::deleted).
+    ///
+    /// The function **rereads** how the entity should look, on the primary, in a transaction that it begins itself: what the mark
+    /// knew is old by now. A replica, a cache, or a snapshot from before may not show the change that is being completed. Then it
+    /// makes the provider look so. When it has returned `Ok`, exactly the marks are complete that were there when it was claimed;
+    /// a change that was committed since brings about another run. It may run twice: each step must be such that twice is as good
+    /// as once.
+    ///
+    /// - *Already there*, *already absent* are success only where that is what is wanted. That your row is missing proves nothing
+    ///   about the provider: it still has to be told, by [`refs`](Attempt::refs) or by what it can be searched by.
+    /// - What the provider calls a thing that was just made goes into [`keep`](Attempt::keep) before anything else happens; what was
+    ///   taken away is [forgotten](Attempt::forget).
+    /// - What [`deleted`](crate::Outlast::deleted) was told is a run of its own ([`is_deletion`](Attempt::is_deletion)), before the
+    ///   one for the entity itself.
+    /// - One worker at a time converges one entity. Whoever has lost it ([`Attempt::lost`]) should stop: what it keeps or returns is
+    ///   not recorded. A provider that can tell an older writer from a newer one is given [`Attempt::fence_number`].
+    ///
+    /// [`Attempt::id`] is that of the entity, for ever: no idempotency key of one convergence.
+    ///
+    /// Failures are tried again with backoff; after eight, or one that no other try can help, a person must look, and new marks wait
+    /// with it. Deadline, tries, pauses and concurrency are [`Entity::options`], over which
+    /// `[job.NAME]` of `outlast.toml` has the last word. A try that overruns its deadline is told, given a grace, and left to
+    /// itself: it is never dropped inside of a driver.
+    ///
+    /// ```
+    /// # use outlast_core::{Entity, Failure};
+    /// # use outlast_engine::{Attempt, Outlast};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)] struct Membership { chat: i64, user: i64 }
+    /// # #[derive(Serialize, Deserialize)] struct Participant { sid: String }
+    /// # impl Entity for Membership {
+    /// #     const NAME: &'static str = "chat_membership";
+    /// #     type Refs = Participant;
+    /// #     fn key(&self) -> String { format!("{}/{}", self.chat, self.user) }
+    /// # }
+    /// # #[derive(Clone)] struct App;
+    /// # impl App {
+    /// #     async fn role(&self, _: &Membership) -> Result<Option<String>, Failure> { Ok(None) }
+    /// #     async fn add(&self, _: &Membership, _: &str) -> Result<Participant, Failure> { Ok(Participant { sid: "MB1".into() }) }
+    /// #     async fn set_role(&self, _: &Participant, _: &str) -> Result<(), Failure> { Ok(()) }
+    /// #     async fn remove(&self, _: &Participant) -> Result<(), Failure> { Ok(()) }
+    /// #     async fn remove_by_identity(&self, _: &Membership) -> Result<(), Failure> { Ok(()) }
+    /// # }
+    /// async fn sync(app: App, m: Attempt<Membership>) -> Result<(), Failure> {
+    ///     let role = app.role(&m).await?;                               // reread: never trust the hint
+    ///     match (role, m.refs()) {
+    ///         (Some(role), Some(p)) if !m.is_deletion() => app.set_role(p, &role).await?,
+    ///         (Some(role), None) => m.keep(app.add(&m, &role).await?).await?,
+    ///         (_, Some(p)) => {
+    ///             app.remove(p).await?;                                 // 404 is success: absent is the aim
+    ///             m.forget().await?;
+    ///         }
+    ///         (None, None) => app.remove_by_identity(&m).await?,        // no row is no proof of removal
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let worker = Outlast::new().worker(App).reconcile(sync);
+    /// ```
+    pub fn reconcile<E, F, Fut, R>(mut self, handle: F) -> Self
+    where
+        E: Entity,
+        F: Fn(S, Attempt<E>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+        R: Into<Outcome>,
+    {
+        self.plan.jobs.push(PlannedJob {
+            handler: Handler {
+                name: entity_queue(E::NAME).into(),
+                version: E::VERSION,
+                form: Form::Effect(Arc::new(EntityHandler::<E, F>::new(handle))),
+            },
+            options: E::options(),
+        });
         self
     }
 

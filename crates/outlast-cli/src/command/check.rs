@@ -7,7 +7,7 @@ use outlast_engine::{DescribedJob, Worker};
 use outlast_postgres::{
     connect, migrate,
     schema::Schema,
-    store::{Place, command_queue, of_queue},
+    store::{Place, entity_of, of_queue},
 };
 use serde::Serialize;
 use tokio_postgres::{Client, Row, types::Type};
@@ -134,7 +134,7 @@ where
     print(out, &findings)
 }
 
-/// The jobs and commands of the code, how they are run, and what the database has of names that the code does not know.
+/// The jobs, commands and entities of the code, how they are run, and what the database has of names that the code does not know.
 async fn jobs(
     client: &Client,
     schema: Schema,
@@ -144,17 +144,14 @@ async fn jobs(
     let sql = schema.text(include_str!("../../sql/job/names.sql"));
     let rows = client.query_typed(&sql, &[]).await.tried("list jobs")?;
     let name = |row: &Row| row.get::<_, String>("name");
-    let queue = |job: &DescribedJob<'_>| match job.is_command {
-        true => command_queue(job.name),
-        false => job.name.to_owned(),
-    };
-    let about = |queue: &str| match of_queue(queue) {
-        (name, true) => format!("command {name}"),
-        (name, false) => format!("job {name}"),
+    let about = |queue: &str| match (entity_of(queue), of_queue(queue)) {
+        (Some(name), _) => format!("entity {name}"),
+        (None, (name, true)) => format!("command {name}"),
+        (None, (name, false)) => format!("job {name}"),
     };
     for job in described {
-        let queue = queue(job);
-        let about = about(&queue);
+        let queue = job.queue;
+        let about = about(queue);
         let row = rows.iter().find(|row| name(row) == queue);
         if let Some(reason) = row.and_then(|row| row.get::<_, Option<String>>("paused")) {
             let text = format!("paused by an operator: {reason}");
@@ -175,7 +172,7 @@ async fn jobs(
     }
     let unknown = rows
         .iter()
-        .filter(|row| row.get("waits") && described.iter().all(|job| queue(job) != name(row)));
+        .filter(|row| row.get("waits") && described.iter().all(|job| job.queue != name(row)));
     for row in unknown {
         let about = about(&name(row));
         let text = "waits in the database; this binary has no code for it";

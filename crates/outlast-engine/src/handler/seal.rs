@@ -85,6 +85,9 @@ pub(crate) async fn one(
         )
         .await;
     }
+    if let Some(tombstone) = &delivery.tombstone {
+        return deletion(tx, delivery, tombstone.id).await;
+    }
     const SQL: &str = "select outlast.complete(token => $1::text::uuid, id => $2::text::uuid, \
         outcome => case when $5::text = current_setting('outlast.begun', true) or $5::text is null then $3::text else $6::text end, \
         reason => $4::text)::text, pg_current_xact_id()::text";
@@ -96,6 +99,30 @@ pub(crate) async fn one(
         outcome.reason().into(),
         mark(marked),
         ENDED.into(),
+    ];
+    crash::at(Point::Sealing);
+    let row = tx
+        .call(delivery.schema.statement(SQL), &args)
+        .await
+        .map_err(own)?;
+    crash::at(Point::Sealed);
+    Ok(number(&row, 1))
+}
+
+/// Records that what a deletion named is gone; what else was claimed of the entity goes on.
+async fn deletion(
+    tx: &mut dyn Tx,
+    delivery: &Delivery,
+    tombstone: i64,
+) -> Result<Option<u64>, Error> {
+    const SQL: &str = "select outlast._cleaned(token => $1::text::uuid, id => $2::text::uuid, \
+        tombstones => array[$3::text::bigint])::text, pg_current_xact_id()::text";
+    let (token, id) = (delivery.token.to_string(), delivery.event.id.to_string());
+    let tombstone = tombstone.to_string();
+    let args = [
+        token.as_str().into(),
+        id.as_str().into(),
+        tombstone.as_str().into(),
     ];
     crash::at(Point::Sealing);
     let row = tx

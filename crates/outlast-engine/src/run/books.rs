@@ -1,4 +1,5 @@
-//! Where what becomes of claimed work is written: the inbox for events, the tables of jobs for jobs. A batch does not know.
+//! Where what becomes of claimed work is written: the inbox for events, the tables of jobs for jobs, commands and entities. A batch
+//! does not know.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,6 +20,8 @@ enum Of {
     Events(i32),
     /// Jobs that are run like this.
     Jobs(Arc<Options>),
+    /// Entities that are converged like this. They lie in the tables of jobs.
+    Entities(Arc<Options>),
 }
 
 /// How long what no handler here can read waits for another process.
@@ -35,11 +38,16 @@ impl Books {
         Self { store, of }
     }
 
+    pub(crate) fn of_entities(store: Store, options: Options) -> Self {
+        let of = Of::Entities(Arc::new(options));
+        Self { store, of }
+    }
+
     /// Marks these as about to start. Committed when it returns.
     pub(super) async fn start(&self, token: Uuid, ids: &[Uuid]) -> Result<(), Error> {
         match self.of {
             Of::Events(_) => self.store.start(token, ids).await,
-            Of::Jobs(_) => self.store.start_jobs(token, ids).await,
+            Of::Jobs(_) | Of::Entities(_) => self.store.start_jobs(token, ids).await,
         }
     }
 
@@ -52,7 +60,7 @@ impl Books {
     ) -> Result<(), Error> {
         match self.of {
             Of::Events(_) => self.store.seal(token, ids, repeated).await,
-            Of::Jobs(_) => self.store.complete_jobs(token, ids, repeated).await,
+            Of::Jobs(_) | Of::Entities(_) => self.store.complete_jobs(token, ids, repeated).await,
         }
     }
 
@@ -66,7 +74,9 @@ impl Books {
         let store = &self.store;
         match self.of {
             Of::Events(_) => store.seal_and_finish(token, ids, repeated).await,
-            Of::Jobs(_) => store.complete_and_finish_jobs(token, ids, repeated).await,
+            Of::Jobs(_) | Of::Entities(_) => {
+                store.complete_and_finish_jobs(token, ids, repeated).await
+            }
         }
     }
 
@@ -74,7 +84,7 @@ impl Books {
     pub(super) async fn finish(&self, token: Uuid) -> Result<usize, Error> {
         match self.of {
             Of::Events(_) => self.store.finish(&[token]).await,
-            Of::Jobs(_) => self.store.finish_jobs(token).await,
+            Of::Jobs(_) | Of::Entities(_) => self.store.finish_jobs(token).await,
         }
     }
 
@@ -82,7 +92,9 @@ impl Books {
     pub(super) fn leftovers(&self) -> &'static str {
         match self.of {
             Of::Events(_) => "parked as unsealed: a handler returned without a seal",
-            Of::Jobs(_) => "given back: what became of these jobs was not recorded",
+            Of::Jobs(_) | Of::Entities(_) => {
+                "given back: what became of these jobs was not recorded"
+            }
         }
     }
 
@@ -90,7 +102,9 @@ impl Books {
     pub(super) async fn let_go(&self, token: Uuid, ids: &[Uuid]) -> Result<bool, Error> {
         match self.of {
             Of::Events(_) => Ok(false),
-            Of::Jobs(_) => self.store.let_go_jobs(token, ids).await.map(|()| true),
+            Of::Jobs(_) | Of::Entities(_) => {
+                self.store.let_go_jobs(token, ids).await.map(|()| true)
+            }
         }
     }
 
@@ -98,7 +112,9 @@ impl Books {
     pub(super) async fn hand_back(&self, token: Uuid, running: &[Uuid]) -> Result<(), Error> {
         match self.of {
             Of::Events(_) => self.store.hand_back(token, running).await,
-            Of::Jobs(_) => self.store.finish_jobs(token).await.map(drop),
+            // Nobody else may converge what is still being converged: its lease keeps it from others for a while.
+            Of::Entities(_) if !running.is_empty() => Ok(()),
+            Of::Jobs(_) | Of::Entities(_) => self.store.finish_jobs(token).await.map(drop),
         }
     }
 
@@ -114,6 +130,7 @@ impl Books {
             (_, None) => self.store.settled(token, id).await,
             (Of::Events(consumer), Some(xid)) => self.store.landed(*consumer, id, xid).await,
             (Of::Jobs(_), Some(xid)) => self.store.job_landed(id, xid).await,
+            (Of::Entities(_), Some(xid)) => self.store.entity_landed(token, id, xid).await,
         }
     }
 
@@ -121,7 +138,7 @@ impl Books {
     pub(super) async fn wait_for_version(&self, token: Uuid, id: Uuid) -> Result<(), Error> {
         match &self.of {
             Of::Events(_) => self.store.wait_for_version(token, id).await,
-            Of::Jobs(options) => {
+            Of::Jobs(options) | Of::Entities(options) => {
                 let mut failure = Failure::throttled(ANOTHER);
                 failure.reason = "no worker with a handler for this version".into();
                 let put_off = self.store.fail_job(token, id, &failure, false, options);
@@ -140,7 +157,7 @@ impl Books {
     ) -> Result<String, Error> {
         match &self.of {
             Of::Events(_) => self.store.fail(token, id, failure, charged).await,
-            Of::Jobs(options) => {
+            Of::Jobs(options) | Of::Entities(options) => {
                 let store = &self.store;
                 store.fail_job(token, id, failure, charged, options).await
             }

@@ -1,4 +1,4 @@
-//! The loop of all jobs of this process: give back what lapsed, make ready what is due, claim what may run, wait for news.
+//! The loop of all jobs, commands and entities of this process: give back what lapsed, make ready what is due, claim what may run, wait for news.
 //!
 //! What was claimed of a name is a batch like those of consumers, under a lease of its own: `batch` runs it and records what
 //! became of it. No transaction is open while a handler runs.

@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use outlast_postgres::store::{Claimed, of_queue};
+use outlast_postgres::store::Claimed;
 
-use crate::handler::{Handler, Received};
+use crate::handler::{Handler, Kind, Received};
 
 /// The handlers of one consumer.
 pub(crate) struct Registry<S> {
@@ -75,7 +75,7 @@ impl<S> Registry<S> {
 /// A claimed row as a handler receives it.
 pub(crate) fn received(event: &Claimed) -> Arc<Received> {
     // No event type has a colon.
-    let (name, _) = of_queue(&event.kind);
+    let (_, name) = Kind::of_queue(&event.kind);
     Arc::new(Received {
         id: event.event_id,
         source: event.source.clone(),
@@ -96,6 +96,7 @@ pub(crate) fn received(event: &Claimed) -> Arc<Received> {
         payload: event.payload.clone(),
         emitted_at: event.emitted_at,
         command: event.command.as_deref().cloned(),
+        entity: event.entity.as_deref().cloned(),
     })
 }
 

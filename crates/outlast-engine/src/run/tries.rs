@@ -14,10 +14,10 @@ use outlast_postgres::{
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{consumer::Consumer, leases::Lease, registry};
+use super::{consumer::Consumer, keep::Keeper, leases::Lease, registry};
 use crate::{
     crash::{self, Point},
-    handler::{BatchEnd, Commands, Delivery, End, Form, Handler},
+    handler::{BatchEnd, Commands, Delivery, End, Form, Handler, Kind},
 };
 
 /// What is tried at once: one event, or a run of events for a handler that takes many.
@@ -94,6 +94,8 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
         return whole(unit, End::NotStarted);
     }
     let deadline = Instant::now() + consumer.settings.deadline;
+    let keeper = (consumer.context.kind == Kind::Entity)
+        .then(|| Keeper::new(consumer.store.clone(), lease.clone()));
     let mut deliveries = unit.events.iter().map(|event| {
         let number = u32::try_from(event.attempt).unwrap_or(1);
         Delivery::new(
@@ -106,6 +108,7 @@ pub(super) async fn attempt<S: Clone + Send + Sync + 'static>(
         .in_schema(consumer.store.place().in_schema())
         .of(consumer.context.kind)
         .decoded_by(consumer.context.codec.clone())
+        .kept_by(keeper.clone())
     });
     let (context, state) = (consumer.context.clone(), consumer.state.clone());
     let work = match &handler.form {

@@ -3,11 +3,11 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use outlast_core::{Broker, Codec, job::Options, name};
-use outlast_postgres::{Error, connect::Target, schema::Schema, store::of_queue};
+use outlast_postgres::{Error, connect::Target, schema::Schema};
 
 use crate::{
     consumer::Consumer,
-    handler::{Around, Handler},
+    handler::{Around, Handler, Kind},
     settings::Settings,
 };
 
@@ -15,6 +15,7 @@ use crate::{
 pub(crate) struct Plan<S> {
     pub(crate) state: S,
     pub(crate) consumers: Vec<Consumer<S>>,
+    /// Jobs, commands and entities.
     pub(crate) jobs: Vec<PlannedJob<S>>,
     /// Commands that are to be polled, and not sent here.
     pub(super) polls_nobody: Vec<&'static str>,
@@ -29,7 +30,7 @@ pub(crate) struct Plan<S> {
     pub(crate) maintenance_only: bool,
 }
 
-/// The jobs of one name: what runs them, and how the code wants it.
+/// The jobs, commands or entities of one name: what runs them, and how the code wants it.
 pub(crate) struct PlannedJob<S> {
     pub(crate) handler: Handler<S>,
     pub(crate) options: Options,
@@ -45,10 +46,11 @@ fn consumer<S>(consumer: &Consumer<S>) -> DescribedConsumer<'_> {
 
 impl<S> PlannedJob<S> {
     fn described(&self, settings: &Settings) -> DescribedJob<'_> {
-        let (name, is_command) = of_queue(&self.handler.name);
+        let (kind, name) = Kind::of_queue(&self.handler.name);
         DescribedJob {
             name,
-            is_command,
+            queue: &self.handler.name,
+            is_command: kind == Kind::Command,
             version: self.handler.version,
             options: settings.options_of(name, &self.options),
         }
@@ -67,7 +69,7 @@ pub struct Described<'a> {
     pub database: Option<&'a str>,
     /// Its consumers, in the order in which they were added.
     pub consumers: Vec<DescribedConsumer<'a>>,
-    /// Its jobs and commands, in the order in which they were added.
+    /// Its jobs, commands and entities, in the order in which they were added.
     pub jobs: Vec<DescribedJob<'a>>,
 }
 
@@ -81,12 +83,14 @@ pub struct DescribedConsumer<'a> {
     pub types: Vec<(String, u16)>,
 }
 
-/// The jobs, or the commands, of one name of a [`Worker`](crate::Worker).
+/// The jobs, the commands or the entities of one name of a [`Worker`](crate::Worker).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DescribedJob<'a> {
     /// Their name.
     pub name: &'a str,
+    /// Under which name they are claimed: a job, a command and an entity may be called alike.
+    pub queue: &'a str,
     /// They are commands.
     pub is_command: bool,
     /// The newest version that the handler reads.
@@ -228,8 +232,8 @@ impl<S> Plan<S> {
             ));
         }
         for job in &self.jobs {
-            let (name, is_command) = of_queue(&job.handler.name);
-            let kind = if is_command { "command" } else { "job" };
+            let (kind, name) = Kind::of_queue(&job.handler.name);
+            let kind = kind.as_str();
             if let Err(bad) = name::check(name) {
                 problems.push(format!("{kind} {bad}"));
             }

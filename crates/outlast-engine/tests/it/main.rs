@@ -5,6 +5,7 @@ mod clock;
 mod command;
 mod connections;
 mod drain;
+mod entity;
 mod failures;
 mod fair;
 mod given;

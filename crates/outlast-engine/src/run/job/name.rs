@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use outlast_postgres::store::{Rooms, Taken, of_queue};
+use outlast_postgres::store::{Rooms, Taken};
 use serde_json::json;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -64,9 +64,8 @@ impl<S: Clone + Send + Sync + 'static> Name<S> {
     pub(super) fn new(common: &Common<S>, planned: PlannedJob<S>, changed: Arc<Notify>) -> Self {
         let settings = &common.settings;
         let name: Arc<str> = (*planned.handler.name).into();
-        let (called, is_command) = of_queue(&name);
+        let (kind, called) = Kind::of_queue(&name);
         let called: Arc<str> = called.into();
-        let kind = if is_command { Kind::Command } else { Kind::Job };
         let options = settings.options_of(&called, &planned.options);
         let provider = match &planned.handler.form {
             Form::Command(commands) => Some(Provider {
@@ -101,7 +100,10 @@ impl<S: Clone + Send + Sync + 'static> Name<S> {
                 },
                 registry: Arc::new(Registry::new(vec![planned.handler])),
                 store: common.store.clone(),
-                books: Books::of_jobs(common.store.clone(), options),
+                books: match kind {
+                    Kind::Entity => Books::of_entities(common.store.clone(), options),
+                    _ => Books::of_jobs(common.store.clone(), options),
+                },
                 leases: common.leases.clone(),
                 // Each job fails for itself: there is no backlog that an outage would charge in a row.
                 destination: Destination::unwatched(),
