@@ -23,7 +23,7 @@ begin
     group by u.id
   ), taken as materialized (
     update outlast._entity e
-    set again = false, fence = epoch | nextval('outlast._event_id'), seen = coalesce((select d.seen from dead d where d.id = e.id), '{}')
+    set again = false, kept_now = false, fence = epoch | nextval('outlast._event_id'), seen = coalesce((select d.seen from dead d where d.id = e.id), '{}')
     where e.id = any (ids)
     returning e.id, e.fence, e.seen, e.refs, e.refs_codec_key
   )
@@ -72,8 +72,9 @@ begin
   perform outlast._woken();
 end $$;
 
--- These tombstones of an entity in work are done, and all with the same refs that its claim has handed out. What was kept of something
--- that is gone, and was not marked again since, goes with it.
+-- These tombstones of an entity in work are done, and all with the same refs that its claim has handed out. What was kept goes with
+-- them, also of something that has come back, or the next try would go on with what is gone elsewhere; unless this claim has kept it:
+-- so a reconciler says that it goes on with the refs of a deletion.
 create or replace function outlast._bury(e outlast._entity, tombstones bigint[]) returns void
 language plpgsql volatile
 set enable_seqscan = off
@@ -85,7 +86,7 @@ begin
   if cardinality(tombstones) = 0 then return; end if;
   digests := array(select t.digest from outlast._tombstone t where t.id = any (tombstones) and t.id = any ((e).seen) and t.entity = (e).id);
   delete from outlast._tombstone t where t.id = any ((e).seen) and t.entity = (e).id and t.digest = any (digests);
-  if (e).gone and (e).refs_digest = any (digests) then
+  if not (e).kept_now and (e).refs_digest = any (digests) then
     update outlast._entity x set refs = null, refs_codec_key = null, refs_digest = null where x.id = (e).id;
   end if;
 end $$;
@@ -131,7 +132,7 @@ begin
   exception when sqlstate 'OL001' then null;
   end;
   if mine then
-    update outlast._entity e set refs = _keep.refs, refs_codec_key = _keep.codec_key, refs_digest = _digest where e.id = _keep.id;
+    update outlast._entity e set refs = _keep.refs, refs_codec_key = _keep.codec_key, refs_digest = _digest, kept_now = true where e.id = _keep.id;
     if found then return 'kept'; end if;
   end if;
   select * into known from outlast._entity e where e.id = _keep.id;

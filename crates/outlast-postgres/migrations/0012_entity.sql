@@ -53,6 +53,7 @@ create table outlast._entity (
   refs            bytea,                       -- what was kept
   refs_codec_key  text,
   refs_digest     bytea,
+  kept_now        boolean not null default false,   -- .. under its last claim
   unique (name, tenant, entity_id),
   check ((refs is null) = (refs_digest is null)),
   check (converged_at is null or not again)

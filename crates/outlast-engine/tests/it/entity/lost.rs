@@ -75,6 +75,36 @@ async fn what_was_kept_before_the_death_of_a_worker_is_known_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_went_with_a_deletion_is_not_handed_out_again_by_a_death_before_the_new_one_is_kept() {
+    /// Dies after the deletion is recorded, before it has made a new one.
+    async fn dies((app, told): (App, Told), thing: Attempt<Thing>) -> Result<(), Failure> {
+        if thing.is_deletion() {
+            return sync(app, thing).await;
+        }
+        assert_eq!(thing.refs(), None);
+        let _ = told.send(thing.n);
+        std::future::pending().await
+    }
+    let given = given().await;
+    let app = given.app().await;
+    given.change(1, "red").await;
+    let worker = Given::run(given.worker(app.clone()).reconcile(sync));
+    given.converged().await;
+    worker.stop().await.unwrap();
+    given.take_away(1, app.ledger.find(1).first()).await;
+    given.change(1, "blue").await;
+    let (told, mut hears) = mpsc::unbounded_channel();
+    let mortal = Mortal::born(given.worker((app.clone(), told)).reconcile(dies));
+    assert_eq!(next(&mut hears).await, 1);
+    mortal.die().await;
+    // Were it told of what is gone at the provider, it would go on with it, in vain for ever.
+    let worker = Given::run(given.worker(app.clone()).reconcile(sync));
+    given.converged().await;
+    assert_eq!(app.ledger.shows(), [(1, "blue".to_owned())]);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_entity_has_one_runner_at_a_time_and_keeps_it_by_renewal() {
     #[derive(Clone)]
     struct Watched {

@@ -117,8 +117,8 @@ async fn what_is_beyond_one_try_comes_with_the_next_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_kept_goes_with_the_entity_unless_it_has_come_back() {
-    for back in [false, true] {
+async fn what_was_kept_goes_with_its_deletion_unless_it_is_kept_again() {
+    for (back, again) in [(false, false), (true, false), (true, true)] {
         let office = Office::new().await;
         office.changed("a").await;
         let first = office.take().await;
@@ -138,9 +138,13 @@ async fn what_was_kept_goes_with_the_entity_unless_it_has_come_back() {
             (second.deleted(), second.refs.as_deref()),
             (vec!["7"], Some("7"))
         );
+        if again {
+            let kept = super::keep(&office.client, &second, Some("7")).await;
+            assert_eq!(kept.expect("keeps"), "kept");
+        }
         office.complete(&second).await;
         run(&office.client, "select outlast.changed('crm', 'a')").await;
-        assert_eq!(office.take().await.refs.as_deref(), back.then_some("7"));
+        assert_eq!(office.take().await.refs.as_deref(), again.then_some("7"));
         office.must_be_sound().await;
     }
 }
