@@ -8,7 +8,8 @@
 //! ```
 //!
 //! **The payload type is the name, the function is the behaviour, the worker joins them.** A [`Job`] is work to be done;
-//! [`Outlast::enqueue`] writes it in your transaction. An [`Event`] is an immutable fact; [`Outlast::emit`] writes it in your
+//! [`Outlast::enqueue`] writes it in your transaction. An [`Entity`] is something that must look the same elsewhere;
+//! [`Outlast::changed`] marks it in your transaction, and [`Worker::reconcile`] makes it so. An [`Event`] is an immutable fact; [`Outlast::emit`] writes it in your
 //! transaction; a [`Consumer`] is a named, independent reader of events. A [`Worker`] is everything that one process does.
 //!
 //! # What is promised
@@ -17,6 +18,7 @@
 //! - There is one completion per event and consumer. With [`Consumer::on_tx`] it is committed together with the
 //!   handler's own rows; a handler with outside effects ([`Consumer::on`]) may run twice.
 //! - A committed job is run until it has succeeded, at least once, always with the same id; or it waits for a person.
+//! - A committed mark of an entity is converged to its latest state; one that comes meanwhile is converged afterwards, never lost.
 //! - Once another process has taken over, nothing of the old one can commit.
 //!
 //! # Enqueue in your own transaction
@@ -88,7 +90,7 @@
 #[cfg(feature = "cli")]
 pub use outlast_cli::cli;
 pub use outlast_core::{
-    Class, Classify, Codec, CodecError, Command, Consumable, Event, Failure, Follows, Found, Job,
+    Class, Classify, Codec, CodecError, Command, Consumable, Entity, Event, Failure, Follows, Found, Job,
     Outcome, Payload, Resolution, Resolved, Sent, Stored, Unreadable, broker, codec, command,
     endpoint,
     job::{self, Options},

@@ -53,6 +53,25 @@ async fn the_endpoint_of_the_example_completes_what_is_pushed_to_it() {
 }
 
 #[tokio::test]
+async fn the_members_of_the_example_are_alike_in_the_table_and_at_the_provider() {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(std::path::Path::parent).unwrap();
+    let database = pg::outlast().await;
+    let output = Command::new(folder.join("examples/entities"))
+        .env("DATABASE_URL", database.url())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "ann guest, bob guest, cid guest\nann admin, cid guest\n";
+    assert_eq!(
+        said,
+        expected,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[tokio::test]
 async fn the_jobs_of_the_example_are_all_done_and_what_was_rolled_back_or_withdrawn_is_not() {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(std::path::Path::parent).unwrap();
