@@ -14,6 +14,14 @@ const VIEWS: [&str; 6] = [
 ];
 const EMITTING: [&str; 3] = ["emit", "emit_all", "_emitted"];
 const WORKING: [&str; 6] = ["claim", "complete", "fail", "fence", "renew", "register"];
+/// Whether only the owner may call it: decisions of people, each with its line in the audit. The list of doors says it.
+fn is_deciding(name: &str) -> bool {
+    let begins = format!("('{name}',");
+    let doors = include_str!("../../functions/roles.sql").lines();
+    doors
+        .map(str::trim_start)
+        .any(|door| door.starts_with(&begins) && door.contains("'{owner}'"))
+}
 
 /// The error of a statement that was refused, if what refused it is ours. `LOGIN` is whoever asked.
 pub(super) fn of_message(message: &str, schema: Schema) -> Option<Error> {
@@ -35,6 +43,7 @@ fn grant(message: &str, schema: Schema) -> Option<String> {
             "database" => Some(format!("grant create on database {name} to LOGIN")),
             "function" if EMITTING.contains(&name) => granted("emitter"),
             "function" if WORKING.contains(&name) || name.starts_with('_') => granted("engine"),
+            "function" if is_deciding(name) => granted("owner"),
             "view" if VIEWS.contains(&name) => granted("reader"),
             "table" | "sequence" if name.starts_with('_') => granted("engine"),
             _ => None,
@@ -93,6 +102,13 @@ mod tests {
                 grant(message, Schema::DEFAULT).as_deref(),
                 Some(expected),
                 "{message}"
+            );
+        }
+        for deciding in ["resolve", "retry_job", "pause_account"] {
+            let refused = format!("permission denied for function {deciding}");
+            assert_eq!(
+                grant(&refused, Schema::DEFAULT).as_deref(),
+                Some("grant outlast_owner to LOGIN")
             );
         }
         let billing = Schema::named("billing").unwrap();
