@@ -20,6 +20,7 @@ mod push;
 mod settings;
 mod signal;
 mod since;
+mod work;
 
 use std::process::ExitCode;
 

@@ -59,6 +59,8 @@ enum Command {
     Parked(parked::Parked),
     /// List, show, enqueue, retry, cancel, pause and resume jobs
     Jobs(jobs::Jobs),
+    /// List and show commands to providers; decide about those that nobody knows the end of
+    Commands(commands::Commands),
     /// List what needs a person
     Incidents(incidents::Incidents),
     /// Emit one event from the shell
@@ -104,6 +106,7 @@ impl Cli {
             Command::Consumers(c) => c.run(global).await,
             Command::Parked(c) => c.run(global).await,
             Command::Jobs(c) => c.run(global).await,
+            Command::Commands(c) => c.run(global).await,
             Command::Incidents(c) => c.run(global).await,
             Command::Emit(c) => c.run(global).await,
             Command::Verify(c) => c.run(global).await,

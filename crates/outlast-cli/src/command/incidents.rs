@@ -130,21 +130,39 @@ impl Incidents {
             ]);
         }
         out.table(&table)?;
-        let is_job = |row: &Row| row.get::<_, &str>("kind") == "stopped job";
-        let events = rows
-            .iter()
-            .any(|row| !is_job(row))
-            .then_some("outlast parked retry ABOUT --consumer CONSUMER");
-        let jobs = rows
-            .iter()
-            .any(is_job)
-            .then_some("outlast jobs retry ABOUT");
-        let ways: Vec<&str> = events.into_iter().chain(jobs).collect();
+        let ways = ways(&rows);
         out.say(&format!(
             "{}; when its cause is mended: {}",
             text::count(rows.len(), "incident", "incidents"),
-            ways.join("; of a job: ")
+            ways.join("; ")
         ))?;
         Ok(Exit::Done)
     }
+}
+
+/// What mends each kind that is there.
+fn ways(rows: &[Row]) -> Vec<&'static str> {
+    let kind = |row: &Row| match row.get("kind") {
+        "stopped job" => "job",
+        "unknown command" | "stopped command" | "contradicted command" => "command",
+        "stopped entity" | "late refs" => "entity",
+        _ => "event",
+    };
+    let all = [
+        ("event", "outlast parked retry ABOUT --consumer CONSUMER"),
+        ("job", "of a job: outlast jobs retry ABOUT"),
+        ("command", "of a command: outlast commands show ABOUT"),
+        ("entity", "of an entity: docs/entities.md"),
+    ];
+    let are_there = |wanted: &str| rows.iter().any(|row| kind(row) == wanted);
+    let mut ways: Vec<&str> = all
+        .into_iter()
+        .filter(|(kind, _)| are_there(kind))
+        .map(|(_, way)| way)
+        .collect();
+    // Alone it needs no telling apart.
+    if let [way] = ways.as_mut_slice() {
+        *way = way.split_once(": ").map_or(*way, |(_, way)| way);
+    }
+    ways
 }

@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod check;
+pub(crate) mod commands;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod consumers;

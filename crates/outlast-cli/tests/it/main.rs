@@ -1,6 +1,7 @@
 //! The real binary against real PostgreSQL.
 
 mod apply;
+mod commands;
 mod completions;
 mod config;
 mod connect;

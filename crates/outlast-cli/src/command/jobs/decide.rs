@@ -1,17 +1,10 @@
 //! `outlast jobs retry`, `cancel`, `abandon`: what a person decides about one job.
 
 use clap::Args;
-use serde::Serialize;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::show::absent;
-use crate::{
-    args::Global,
-    database::{Database, Given},
-    exit::Exit,
-    problem::{Answer, Problem},
-};
+use crate::{args::Global, database::Given, problem::Answer, work::Work};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -54,23 +47,19 @@ pub(super) struct Abandon {
     actor: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Decided<'a> {
-    id: Uuid,
-    outcome: &'a str,
-}
-
 impl Retry {
     pub(super) async fn run(&self, global: &Global) -> Answer {
         let id = self.id;
         let given: [Given<'_>; 2] = [(&id, Type::UUID), (&self.actor, Type::TEXT)];
         let sql = include_str!("../../../sql/job/retry.sql");
         let what = format!("retry job {id}");
-        decide(global, (id, what), (sql, &given), |said| match said {
+        let means = |said: &str| match said {
             "ready" => Ok(format!("{id} may run now, with a full budget of tries")),
             state => Err(format!("it does not wait: it is {state}")),
-        })
-        .await
+        };
+        Work::Job
+            .decide(global, (id, what), (sql, &given), means)
+            .await
     }
 }
 
@@ -84,14 +73,16 @@ impl Cancel {
         ];
         let sql = include_str!("../../../sql/job/cancel.sql");
         let what = format!("cancel job {id}");
-        decide(global, (id, what), (sql, &given), |said| match said {
+        let means = |said: &str| match said {
             "withdrawn" => Ok(format!("{id} is withdrawn")),
             "requested" => Ok(format!(
                 "{id} is running; if this try fails, there is no other"
             )),
             state => Err(format!("it has ended: it is {state}")),
-        })
-        .await
+        };
+        Work::Job
+            .decide(global, (id, what), (sql, &given), means)
+            .await
     }
 }
 
@@ -105,39 +96,12 @@ impl Abandon {
         ];
         let sql = include_str!("../../../sql/job/abandon.sql");
         let what = format!("abandon job {id}");
-        decide(global, (id, what), (sql, &given), |said| match said {
+        let means = |said: &str| match said {
             "abandoned" => Ok(format!("{id} is given up")),
             state => Err(format!("it does not wait for a person: it is {state}")),
-        })
-        .await
+        };
+        Work::Job
+            .decide(global, (id, what), (sql, &given), means)
+            .await
     }
-}
-
-/// Asks by a statement that answers in one word, and says what that means.
-async fn decide(
-    global: &Global,
-    (id, what): (Uuid, String),
-    (sql, given): (&str, &[Given<'_>]),
-    means: impl FnOnce(&str) -> Result<String, String>,
-) -> Answer {
-    let out = global.out();
-    let database = Database::to_write(global).await?;
-    let rows = database.rows(&what, sql, given).await?;
-    let said = rows.first().map_or("absent", |row| row.get("said"));
-    if said == "absent" {
-        return Err(absent(what));
-    }
-    let sentence = match means(said) {
-        Ok(sentence) => sentence,
-        Err(why) => {
-            let not = Problem::new(Exit::Found, what, why);
-            return Err(not.next(format!("`outlast jobs show {id}` says where it stands")));
-        }
-    };
-    if out.json {
-        out.object(&Decided { id, outcome: said })?;
-    } else {
-        out.say(&sentence)?;
-    }
-    Ok(Exit::Done)
 }

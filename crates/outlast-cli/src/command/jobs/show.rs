@@ -11,7 +11,8 @@ use crate::{
     database::Database,
     exit::Exit,
     out::text::{self, Payload},
-    problem::{Answer, Problem},
+    problem::Answer,
+    work::Work,
 };
 
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ impl Show {
         let sql = include_str!("../../../sql/job/show.sql");
         let rows = database.rows(&what, sql, &[(&id, Type::UUID)]).await?;
         let Some(row) = rows.first() else {
-            return Err(absent(what));
+            return Err(Work::Job.absent(what));
         };
         let payload = Payload::of(row.get("payload"));
         let shown = Shown {
@@ -119,12 +120,4 @@ fn tries(charged: i32, own: Option<i32>) -> String {
         Some(own) => format!("{charged} of {own}"),
         None => charged.to_string(),
     }
-}
-
-/// There is no job of this id.
-pub(super) fn absent(what: String) -> Problem {
-    let none = Problem::new(Exit::Found, what, "there is no such job");
-    none.next(
-        "`outlast jobs ls` lists them; those that ended are kept as long as retention.job says",
-    )
 }
