@@ -10,6 +10,17 @@ language sql stable
 as $$ select _account_paused.name <> '' and exists (
   select from outlast._account a where a.name = _account_paused.name and a.paused_until > outlast.clock()) $$;
 
+-- So many failures one after the other, and it is left alone.
+create or replace function outlast._account_circuit(name text) returns int
+language sql stable
+as $$ select coalesce((select x.circuit from outlast._account_limit x where x.name = _account_circuit.name), 5) $$;
+
+-- Whether nobody has answered there for so many tries that one at a time finds out.
+create or replace function outlast._account_fails(name text) returns boolean
+language sql stable
+as $$ select exists (
+  select from outlast._account a where a.name = _account_fails.name and a.failures >= outlast._account_circuit(_account_fails.name)) $$;
+
 -- How many of this account may be claimed now; null: as many as there are. Called, and committed with what was taken, under
 -- the lock of the account, which a statement before this one has taken.
 create or replace function outlast._account_room(name text) returns int
@@ -19,7 +30,7 @@ as $$
 #variable_conflict use_column
 declare
   lim outlast._account_limit;
-  failing boolean := exists (select from outlast._account a where a.name = _account_room.name and a.failures >= 5);
+  failing boolean := outlast._account_fails(_account_room.name);
   most int;
 begin
   select * into lim from outlast._account_limit x where x.name = _account_room.name;
@@ -37,8 +48,9 @@ end $$;
 create or replace function outlast._account_counts(name text) returns boolean
 language sql stable
 as $$ select _account_counts.name <> '' and (
-  exists (select from outlast._account_limit x where x.name = _account_counts.name)
-  or exists (select from outlast._account a where a.name = _account_counts.name and a.failures >= 5)) $$;
+  exists (select from outlast._account_limit x
+          where x.name = _account_counts.name and (x.concurrency is not null or x.rate is not null))
+  or outlast._account_fails(_account_counts.name)) $$;
 
 -- So many of it were taken.
 create or replace function outlast._account_took(name text, n int) returns void
@@ -59,23 +71,32 @@ as $$
     actor = coalesce(a.actor, excluded.actor), since = case when a.paused_until < outlast.clock() then excluded.since else a.since end
 $$;
 
--- A try failed as tries fail when nobody is there. From the fifth one after the other on the account is left alone, longer each
--- time up to a minute, and then one try finds out.
+-- A try failed as tries fail when nobody is there. From the fifth one after the other on, or from another one that its limit
+-- names, the account is left alone, longer each time up to a minute, or what its limit says, and then one try finds out.
 create or replace function outlast._account_failed(name text, reason text) returns void
-language sql volatile
+language plpgsql volatile
 as $$
+#variable_conflict use_column
+declare
+  most int := outlast._account_circuit(_account_failed.name);
+  longest int := coalesce((select x.circuit_pause_s from outlast._account_limit x where x.name = _account_failed.name), 60);
+  at timestamptz := outlast.clock();
+begin
   insert into outlast._account as a (name, paused_until, failures, reason, since)
-  values (_account_failed.name, outlast.clock(), 1, outlast._clean(_account_failed.reason), outlast.clock())
+  values (_account_failed.name, at + case when most > 1 then interval '0' else make_interval(secs => least(longest, 2)) end, 1,
+          outlast._clean(_account_failed.reason), at)
   on conflict (name) do update set failures = a.failures + 1, reason = case when a.actor is null then excluded.reason else a.reason end,
-    paused_until = case when a.failures + 1 < 5 then a.paused_until
-      else greatest(a.paused_until, outlast.clock() + make_interval(secs => least(60, 2 ^ least(a.failures - 3, 6)))) end
-$$;
+    paused_until = case when a.failures + 1 < most then a.paused_until
+      else greatest(a.paused_until, at + make_interval(secs => least(longest, 2 ^ least(a.failures + 2 - most, 12)))) end;
+end $$;
 
 -- It answers.
 create or replace function outlast._account_answers(name text) returns void
 language sql volatile
 as $$
-  update outlast._account a set failures = 0, paused_until = case when a.actor is null and a.failures >= 5 then outlast.clock() else a.paused_until end
+  update outlast._account a
+  set failures = 0,
+      paused_until = case when a.actor is null and a.failures >= outlast._account_circuit(a.name) then outlast.clock() else a.paused_until end
   where a.name = _account_answers.name and a.failures > 0
 $$;
 
@@ -108,30 +129,45 @@ begin
   return true;
 end $$;
 
--- Sets what an account is allowed; null: without bound. Both null: no limit any more.
-create or replace function outlast.limit_account(account text, concurrency int default null, rate float8 default null, burst int default 1, actor text default null)
+-- Sets what an account is allowed; null: without bound. `circuit`: from so many failures one after the other on it is left alone,
+-- at most `circuit_pause_s` at a time. With nothing but the defaults: no limit any more. `outlast apply` calls it, too.
+create or replace function outlast.limit_account(
+  account text, concurrency int default null, rate float8 default null, burst int default 1, circuit int default 5,
+  circuit_pause_s int default 60, actor text default null)
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  was jsonb := (select jsonb_strip_nulls(to_jsonb(x) - array['name', 'tokens', 'filled_at', 'changed_at'])
+                from outlast._account_limit x where x.name = limit_account.account);
 begin
-  if concurrency not between 1 and 10000 or rate <= 0 or rate > 100000 or rate = 'NaN' or burst is null or burst not between 1 and 100000 or coalesce(account, '') = '' then
-    raise exception 'limit of account %: concurrency is 1 to 10000, rate more than 0 a second, burst 1 to 100000', quote_nullable(account) using errcode = 'OL005';
+  if concurrency not between 1 and 10000 or rate <= 0 or rate > 100000 or rate = 'NaN' or burst is null or burst not between 1 and 100000
+    or circuit is null or circuit not between 1 and 1000 or circuit_pause_s is null or circuit_pause_s not between 1 and 3600
+    or coalesce(account, '') = '' or length(account) > 200 or account ~ '[[:cntrl:]]' then
+    raise exception 'limit of account %: concurrency is 1 to 10000, rate more than 0 a second, burst 1 to 100000, circuit 1 to 1000, circuit_pause_s 1 to 3600',
+      quote_nullable(left(limit_account.account, 200)) using errcode = 'OL005';
   end if;
-  if concurrency is null and rate is null then
+  if concurrency is null and rate is null and circuit = 5 and circuit_pause_s = 60 then
     delete from outlast._account_limit x where x.name = limit_account.account;
   else
-    insert into outlast._account_limit as x (name, concurrency, rate, burst, tokens, filled_at, changed_at)
-    values (limit_account.account, limit_account.concurrency, limit_account.rate, limit_account.burst, limit_account.burst, outlast.clock(), outlast.clock())
-    on conflict (name) do update set concurrency = excluded.concurrency, rate = excluded.rate, burst = excluded.burst, tokens = excluded.tokens,
-      filled_at = excluded.filled_at, changed_at = excluded.changed_at;
+    insert into outlast._account_limit as x (name, concurrency, rate, burst, circuit, circuit_pause_s, tokens, filled_at, changed_at)
+    values (limit_account.account, limit_account.concurrency, limit_account.rate, limit_account.burst, limit_account.circuit,
+            limit_account.circuit_pause_s, limit_account.burst, outlast.clock(), outlast.clock())
+    on conflict (name) do update set concurrency = excluded.concurrency, rate = excluded.rate, burst = excluded.burst,
+      circuit = excluded.circuit, circuit_pause_s = excluded.circuit_pause_s, tokens = excluded.tokens, filled_at = excluded.filled_at,
+      changed_at = excluded.changed_at;
   end if;
   perform outlast._audited('account.limited', limit_account.account,
-    jsonb_build_object('concurrency', limit_account.concurrency, 'rate', limit_account.rate, 'burst', limit_account.burst), limit_account.actor);
+    jsonb_build_object('concurrency', limit_account.concurrency, 'rate', limit_account.rate, 'burst', limit_account.burst,
+      'circuit', limit_account.circuit, 'circuit_pause_s', limit_account.circuit_pause_s, 'was', was), limit_account.actor);
+  perform nextval('outlast._event_id');          -- what may go now is looked for
+  perform outlast._woken();
 end $$;
 
 create or replace view outlast.account as
 select coalesce(a.name, l.name) as name, case when a.paused_until > outlast.clock() then a.paused_until end as paused_until,
-       coalesce(a.failures, 0) as failures, a.reason, a.actor, a.since, l.concurrency, l.rate, l.burst
+       coalesce(a.failures, 0) as failures, a.reason, a.actor, a.since, l.concurrency, l.rate, l.burst,
+       coalesce(l.circuit, 5) as circuit, coalesce(l.circuit_pause_s, 60) as circuit_pause_s
 from outlast._account a full join outlast._account_limit l on l.name = a.name;

@@ -72,7 +72,7 @@ create index _settlement_at on outlast._settlement (at);
 create table outlast._account (
   name            text primary key,
   paused_until    timestamptz not null,        -- infinity: until a person says so
-  failures        int not null default 0,      -- one after the other; from five on one try at a time finds out
+  failures        int not null default 0,      -- one after the other; from its limit on (five) one try at a time finds out
   reason          text,
   actor           text,                        -- null: the provider, or its failures
   since           timestamptz not null
@@ -84,6 +84,8 @@ create table outlast._account_limit (
   concurrency     int check (concurrency between 1 and 10000),
   rate            float8 check (rate > 0 and rate <= 100000),   -- a second
   burst           int not null default 1 check (burst between 1 and 100000),
+  circuit         int not null default 5 check (circuit between 1 and 1000),   -- failures one after the other, and it is left alone
+  circuit_pause_s int not null default 60 check (circuit_pause_s between 1 and 3600),   -- not longer at a time
   tokens          float8 not null default 1,
   filled_at       timestamptz not null default clock_timestamp(),
   changed_at      timestamptz not null default clock_timestamp()

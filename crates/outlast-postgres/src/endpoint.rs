@@ -9,7 +9,11 @@ use outlast_core::{duration, name};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::{GenericClient, types::Type};
 
-use crate::{Error, schema::Schema, setting::Change};
+use crate::{
+    Error,
+    schema::Schema,
+    setting::{Change, difference},
+};
 
 /// What a header's value begins with when it names a secret instead of saying it.
 pub const SECRET: &str = "secret:";
@@ -136,31 +140,6 @@ impl Definition {
         );
         problems
     }
-
-    /// Each thing that it says, as a person reads it.
-    fn said(&self) -> BTreeMap<String, String> {
-        let said = serde_json::to_value(self).unwrap_or_default();
-        let mut lines = BTreeMap::new();
-        for (name, value) in said.as_object().into_iter().flatten() {
-            let value = match value {
-                serde_json::Value::String(text) => text.clone(),
-                serde_json::Value::Array(list) => {
-                    let list: Vec<_> = list.iter().filter_map(serde_json::Value::as_str).collect();
-                    list.join(", ")
-                }
-                serde_json::Value::Object(headers) => {
-                    let one = |(name, value): (&String, &serde_json::Value)| {
-                        format!("{name}: {}", value.as_str().unwrap_or_default())
-                    };
-                    let headers: Vec<_> = headers.iter().map(one).collect();
-                    headers.join(", ")
-                }
-                other => other.to_string(),
-            };
-            lines.insert(name.clone(), value);
-        }
-        lines
-    }
 }
 
 /// The endpoints of this database.
@@ -185,22 +164,7 @@ pub async fn in_force(client: &impl GenericClient, schema: Schema) -> Result<End
 
 /// What differs, one line for each thing that an endpoint says.
 pub(crate) fn differences(now: &Endpoints, wanted: &Endpoints) -> Vec<Change> {
-    let names: std::collections::BTreeSet<&String> = now.keys().chain(wanted.keys()).collect();
-    let mut changes = Vec::new();
-    for name in names {
-        let said = |all: &Endpoints| all.get(name).map(Definition::said).unwrap_or_default();
-        let (was, becomes) = (said(now), said(wanted));
-        let lines: std::collections::BTreeSet<&String> = was.keys().chain(becomes.keys()).collect();
-        for line in lines {
-            let of = |all: &BTreeMap<String, String>| all.get(line).cloned().unwrap_or_default();
-            let (was, becomes) = (of(&was), of(&becomes));
-            if was != becomes {
-                let name = format!("endpoint.{name}.{line}");
-                changes.push(Change { name, was, becomes });
-            }
-        }
-    }
-    changes
+    difference::lines("endpoint", now, wanted)
 }
 
 /// Makes these the endpoints, in the caller's transaction, and answers what changed.

@@ -4,6 +4,7 @@
 //! up to this program, [`event`], [`job`], [`command`] and [`entity`] write intents in the caller's transaction ([`tx`]), [`store`] claims and records,
 //! [`watch`] tells whether there is news, [`setting`] what operators decided. [`cluster`] is beside all that: private servers for `outlast dev` and tests.
 
+pub mod account;
 pub mod cluster;
 pub mod command;
 pub mod connect;

@@ -2,6 +2,8 @@
 //!
 //! Names, kinds and defaults stand in one place, the SQL function `_settings`; this file reads its text.
 
+pub(crate) mod difference;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -14,6 +16,7 @@ use tokio_postgres::{Client, Transaction, types::Type};
 
 use crate::{
     Error,
+    account::{self, Account, Accounts},
     endpoint::{self, Endpoints},
     outbox::{self, Outbox, Outboxes},
     relay::Route,
@@ -102,12 +105,14 @@ impl Setting {
     }
 }
 
-/// A value for every setting, every route of the relay, every outbox that it reads, every endpoint.
+/// A value for every setting, every route of the relay, every outbox that it reads, every endpoint, every account of a provider
+/// that is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
     texts: BTreeMap<&'static str, String>,
     routes: BTreeMap<String, Route>,
     outboxes: Outboxes,
+    accounts: Accounts,
     /// The endpoints that events are pushed to.
     pub endpoints: Endpoints,
 }
@@ -119,6 +124,7 @@ impl Default for Values {
             texts: all().iter().map(standard).collect(),
             routes: BTreeMap::new(),
             outboxes: Outboxes::new(),
+            accounts: Accounts::new(),
             endpoints: Endpoints::new(),
         }
     }
@@ -174,6 +180,24 @@ impl Values {
         }
         self.outboxes.insert(name.to_owned(), outbox);
         Ok(())
+    }
+
+    /// Takes one account of a provider.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn set_account(&mut self, name: &str, account: Account) -> Result<(), String> {
+        let problems = account.problems(name);
+        if !problems.is_empty() {
+            return Err(problems.join("; "));
+        }
+        self.accounts.insert(name.to_owned(), account);
+        Ok(())
+    }
+
+    /// The accounts that are bounded, by name.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// What is wrong with how the values fit together; one sentence each.
@@ -273,6 +297,7 @@ pub async fn plan(client: &Client, schema: Schema, wanted: &Values) -> Result<Ve
     changes.extend(outbox::differences(client, schema, &wanted.outboxes).await?);
     let endpoints = endpoint::in_force(client, schema).await?;
     changes.extend(endpoint::differences(&endpoints, &wanted.endpoints));
+    changes.extend(account::differences(client, schema, &wanted.accounts).await?);
     Ok(changes)
 }
 
@@ -368,6 +393,7 @@ async fn write(
     changes.extend(outbox::write(tx, schema, &wanted.outboxes).await?);
     // The lock of the texts is held, so nobody else changes these either.
     changes.extend(endpoint::write(tx, schema, &wanted.endpoints).await?);
+    changes.extend(account::write(tx, schema, &wanted.accounts).await?);
     Ok(changes)
 }
 

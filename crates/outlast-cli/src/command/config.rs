@@ -1,8 +1,10 @@
 //! `outlast config`: what is set, and where it comes from.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::{Args, Subcommand};
 use outlast_postgres::{
-    Error, connect, migrate,
+    Error, account, connect, migrate,
     setting::{self, InForce},
 };
 use serde::Serialize;
@@ -88,8 +90,8 @@ async fn cluster(effective: &Effective) -> Vec<Entry> {
         value: value.map(toml::Value::String),
         origin,
     };
-    let known = match in_force(effective).await {
-        Ok(known) => known,
+    let (known, accounts) = match in_force(effective).await {
+        Ok(both) => both,
         Err(why) => {
             let origin = format!("not read: {}", text::line(&why));
             let one = |setting: &setting::Setting| entry(setting.name, None, origin.clone());
@@ -116,10 +118,42 @@ async fn cluster(effective: &Effective) -> Vec<Entry> {
         }
         entry(&now.name, Some(now.value), origin)
     };
-    known.into_iter().map(one).collect()
+    let settings = known.into_iter().map(one);
+    let accounts = bounded(effective, &accounts);
+    let accounts = accounts.map(|(name, value, origin)| entry(&name, value, origin));
+    settings.chain(accounts).collect()
 }
 
-async fn in_force(effective: &Effective) -> Result<Vec<InForce>, String> {
+type Accounts = BTreeMap<String, account::InForce>;
+
+/// The accounts that the database bounds, or the file would.
+fn bounded(
+    effective: &Effective,
+    now: &Accounts,
+) -> impl Iterator<Item = (String, Option<String>, String)> {
+    let wanted = effective.cluster().map(|section| section.values.accounts());
+    let names: BTreeSet<&String> = now
+        .keys()
+        .chain(wanted.into_iter().flat_map(BTreeMap::keys))
+        .collect();
+    let one = move |name: &String| {
+        let (is, file) = (now.get(name), wanted.map(|wanted| wanted.get(name)));
+        let mut origin = is.map_or("default".to_owned(), |is| {
+            format!("applied {}", text::time(&is.since))
+        });
+        if let Some(file) = file.filter(|file| *file != is.map(|is| &is.account)) {
+            let says = file.map_or("nothing of it".to_owned(), account::Account::shown);
+            origin.push_str(&format!(
+                "; the file says {says}: `outlast apply` makes it so"
+            ));
+        }
+        let value = is.map(|is| is.account.shown());
+        (format!("account.{name}"), value, origin)
+    };
+    names.into_iter().map(one).collect::<Vec<_>>().into_iter()
+}
+
+async fn in_force(effective: &Effective) -> Result<(Vec<InForce>, Accounts), String> {
     let target = effective
         .target()
         .map_err(|_| "no database is named".to_owned())?;
@@ -127,7 +161,9 @@ async fn in_force(effective: &Effective) -> Result<Vec<InForce>, String> {
         let target = target.application_name("outlast-cli");
         let (client, _driver) = connect::connect(&target).await?;
         migrate::of(target.in_schema()).check(&client).await?;
-        setting::in_force(&client, target.in_schema()).await
+        let schema = target.in_schema();
+        let settings = setting::in_force(&client, schema).await?;
+        Ok((settings, account::in_force(&client, schema).await?))
     };
     read.await.map_err(|error: Error| error.to_string())
 }

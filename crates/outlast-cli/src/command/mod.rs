@@ -1,5 +1,6 @@
 //! The commands, one file each: what it takes, what it does, what it prints.
 
+pub(crate) mod accounts;
 pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod check;

@@ -27,6 +27,8 @@ pub(crate) const SECTION: &str = "cluster";
 const ROUTES: &str = "route";
 /// The table in it that has a table for each outbox of another system.
 const OUTBOXES: &str = "outbox";
+/// The table in it that has a table for each account of a provider that is bounded.
+const ACCOUNTS: &str = "account";
 
 /// What one file says. Whatever it does not name has its default.
 #[derive(Debug, Default)]
@@ -35,9 +37,8 @@ pub(crate) struct Section {
     /// Where each name was set.
     pub(crate) origins: BTreeMap<&'static str, Origin>,
     pub(crate) problems: Vec<String>,
-    /// Where the tables of routes and of outboxes are.
-    routes: Option<Origin>,
-    outboxes: Option<Origin>,
+    /// Where each of these tables of tables is.
+    tables: BTreeMap<&'static str, Origin>,
 }
 
 impl Section {
@@ -55,8 +56,9 @@ impl Section {
             return Some(read);
         };
         read.take(table, "", content, shown);
-        read.take_routes(content);
-        read.take_outboxes(content);
+        read.take_each(ROUTES, content, Values::set_route);
+        read.take_each(OUTBOXES, content, Values::set_outbox);
+        read.take_each(ACCOUNTS, content, Values::set_account);
         // What does not fit together is only worth a word when each fits by itself.
         if read.problems.is_empty() {
             let misfits = read.values.problems();
@@ -71,13 +73,13 @@ impl Section {
         for (key, value) in table {
             let name = format!("{before}{}", key.get_ref());
             let origin = format!("{shown}:{}", line(content, key.span().start));
-            if before.is_empty() && [ROUTES, OUTBOXES].contains(&name.as_str()) {
-                let whole = match name.as_str() {
-                    ROUTES => &mut self.routes,
-                    _ => &mut self.outboxes,
-                };
+            let whole = [ROUTES, OUTBOXES, ACCOUNTS];
+            if let Some(kind) = whole
+                .into_iter()
+                .find(|kind| before.is_empty() && *kind == name)
+            {
                 match value.get_ref() {
-                    DeValue::Table(_) => *whole = Some(origin),
+                    DeValue::Table(_) => _ = self.tables.insert(kind, origin),
                     _ => self.problems.push(format!(
                         "{name} ({origin}): tables [cluster.{name}.NAME] are expected"
                     )),
@@ -98,27 +100,16 @@ impl Section {
         }
     }
 
-    /// Each table below `route` is one route, read as a whole.
-    fn take_routes(&mut self, content: &str) {
-        if let Some(origin) = self.routes.take() {
-            self.take_each(ROUTES, &origin, content, Values::set_route);
-        }
-    }
-
-    /// Each table below `outbox` is one outbox table, read as a whole.
-    fn take_outboxes(&mut self, content: &str) {
-        if let Some(origin) = self.outboxes.take() {
-            self.take_each(OUTBOXES, &origin, content, Values::set_outbox);
-        }
-    }
-
+    /// Each table below this one is one route, outbox or account, read as a whole.
     fn take_each<T: DeserializeOwned>(
         &mut self,
-        kind: &str,
-        origin: &str,
+        kind: &'static str,
         content: &str,
         take: fn(&mut Values, &str, T) -> Result<(), String>,
     ) {
+        let Some(origin) = self.tables.get(kind).cloned() else {
+            return;
+        };
         let read: Result<toml::Table, _> = toml::from_str(content);
         let section = read.ok().and_then(|mut all| all.remove(SECTION));
         let tables = section.and_then(|section| section.get(kind)?.as_table().cloned());

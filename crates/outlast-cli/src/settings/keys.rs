@@ -142,6 +142,7 @@ pub(crate) fn default_file() -> String {
     }
     file.push_str("\n# How the jobs of a name are run, where the code shall not have its way, is a table, [job.NAME]: docs/jobs.md.\n");
     file.push_str("\n# Routes of events to brokers are tables, [cluster.route.NAME]; the brokers of this process too, [broker.NAME]: docs/brokers.md.\n");
+    file.push_str("\n# What the account of a provider may do is a table, [cluster.account.NAME]: docs/commands.md.\n");
     file.push_str("\n# Endpoints that events are pushed to are tables, [cluster.endpoint.NAME]: docs/push.md.\n");
     file
 }

@@ -1,5 +1,6 @@
 //! The real binary against real PostgreSQL.
 
+mod accounts;
 mod apply;
 mod commands;
 mod completions;

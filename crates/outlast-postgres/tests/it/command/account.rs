@@ -133,3 +133,69 @@ async fn an_account_where_nobody_answers_is_found_out_about_by_one_try_at_a_time
     assert_eq!(desk.claim(10).await.len(), 10);
     desk.must_be_sound().await;
 }
+
+#[tokio::test]
+async fn a_circuit_of_its_own_leaves_an_account_alone_sooner_or_later_and_no_longer_than_it_says() {
+    let desk = Desk::new().await;
+    for account in ['a', 'b'] {
+        for n in 0..8 {
+            let more = format!(", account => '{account}'");
+            desk.accept_as("pay", &format!("{account}{n}"), &more).await;
+        }
+    }
+    sql::run(
+        &desk.client,
+        "select outlast.limit_account('a', circuit => 1, circuit_pause_s => 1), outlast.limit_account('b', circuit => 7)",
+    )
+    .await;
+    let one = desk.claim(100).await;
+    assert_eq!(one.len(), 16, "a circuit alone bounds nothing");
+    let left_alone = async |account: &str| {
+        let sql = "select coalesce(paused_until > outlast.clock(), false) from outlast.account where name = $1";
+        sql::one::<bool>(&desk.client, sql, &[&account]).await
+    };
+    let (a, b): (Vec<_>, Vec<_>) = one.into_iter().partition(|one| one.key.starts_with('a'));
+    assert!(desk.sent(&a[0], KEYLESS).await);
+    desk.fail(&a[0], "retry").await;
+    assert!(left_alone("a").await, "at the first failure");
+    let longest = "select paused_until <= outlast.clock() + interval '1 second' from outlast.account where name = 'a'";
+    for one in &a[1..] {
+        assert!(desk.sent(one, KEYLESS).await);
+        desk.fail(one, "retry").await;
+        assert!(sql::one::<bool>(&desk.client, longest, &[]).await);
+    }
+    for (n, one) in b.iter().take(7).enumerate() {
+        assert!(!left_alone("b").await, "after {n}");
+        assert!(desk.sent(one, KEYLESS).await);
+        desk.fail(one, "retry").await;
+    }
+    assert!(left_alone("b").await);
+    assert!(desk.sent(&b[7], KEYLESS).await);
+    desk.record(&b[7], "settled").await;
+    assert!(!left_alone("b").await, "it answers");
+    // With nothing but the defaults there is no limit any more.
+    sql::run(
+        &desk.client,
+        "select outlast.limit_account('a'), outlast.limit_account('b')",
+    )
+    .await;
+    let rows = "select count(*) from outlast._account_limit";
+    assert_eq!(sql::one::<i64>(&desk.client, rows, &[]).await, 0);
+    let was = "select detail -> 'was' ->> 'circuit' from outlast._audit where about = 'b' order by id desc limit 1";
+    assert_eq!(sql::one::<String>(&desk.client, was, &[]).await, "7");
+    for wrong in [
+        "circuit => 0",
+        "circuit => null",
+        "circuit_pause_s => 3601",
+        "concurrency => 0",
+        "rate => 'NaN'",
+        "burst => null",
+    ] {
+        let refused = desk
+            .client
+            .query(&format!("select outlast.limit_account('a', {wrong})"), &[])
+            .await;
+        assert_eq!(sql::state(refused), "OL005", "{wrong}");
+    }
+    desk.must_be_sound().await;
+}
