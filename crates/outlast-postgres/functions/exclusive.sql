@@ -58,3 +58,44 @@ begin
   update outlast._exclusive x set blocked = false where x.id = next;
   perform outlast._ready(next);
 end $$;
+
+-- Takes a key of exclusion for whoever is no command: an old runner that does the same work while its commands move in here. The
+-- answer is a token for `fence`, `renew` and `release`; null while another has the key, or was accepted before and is about to
+-- take it: come again. Commits at once, in a transaction of its own. When the lease lapses the key is free, for the others and for
+-- the next who asks.
+create or replace function outlast.exclude(key text, lease_ms int default 15000, tenant text default '', holder text default null) returns uuid
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  l outlast._lease;
+  fresh uuid := gen_random_uuid();
+begin
+  perform outlast._check_fresh();
+  perform outlast._check_running();
+  perform outlast._check_lease_ms(lease_ms);
+  if coalesce(exclude.key, '') = '' or length(exclude.key) > 500 or exclude.tenant is null then
+    raise exception 'exclude: the key is empty or longer than 500 characters, or the tenant is null' using errcode = 'OL005';
+  end if;
+  perform pg_advisory_xact_lock(outlast._exclusive_lock(exclude.tenant, exclude.key));
+  -- Of one that had it like this and is gone. Row, then advisory lock, as whoever ends a lease.
+  for l in
+    select x.* from outlast._lease x join outlast._exclusive e on e.id = x.token
+    where e.tenant = exclude.tenant and e.key = exclude.key and e.held and outlast._lapsed(x.expires_at)
+    for update of x skip locked
+  loop
+    continue when not pg_try_advisory_xact_lock(outlast._lease_lock(l.token));
+    perform outlast._give_back(l, true);
+  end loop;
+  if exists (select from outlast._exclusive x
+             where x.tenant = exclude.tenant and x.key = exclude.key
+               and (x.held or x.blocked or exists (select from outlast._job_ready r where r.id = x.id))) then
+    return null;
+  end if;
+  insert into outlast._lease (token, room, holder, expires_at)
+  values (fresh, 'job', left(exclude.holder, 200), outlast.clock() + make_interval(secs => lease_ms / 1000.0));
+  insert into outlast._exclusive (tenant, key, seq, id, held)
+  values (exclude.tenant, exclude.key, nextval('outlast._event_id'), fresh, true);
+  return fresh;
+end $$;

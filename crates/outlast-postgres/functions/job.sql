@@ -287,6 +287,10 @@ begin
     end if;
   end loop;
   delete from outlast._lease x where x.token = (l).token;
+  -- Of a claim that is nothing but a key of exclusion.
+  if exists (select from outlast._exclusive x where x.id = (l).token) then
+    perform outlast._let_go((l).token);
+  end if;
   if cardinality(undecided) > 0 then
     fresh := gen_random_uuid();
     insert into outlast._lease (token, room, process, holder, expires_at) values (fresh, 'job', (l).process, (l).holder, 'epoch');

@@ -27,6 +27,7 @@ as $$
     ('complete',          '{engine}', true),
     ('fail',              '{engine}', true),
     ('fence',             '{engine}', true),
+    ('exclude',           '{engine}', true),
     ('sent',              '{engine}', true),
     ('record',            '{engine}', true),
     ('renew',             '{engine}', true),
