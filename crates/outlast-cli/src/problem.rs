@@ -245,6 +245,10 @@ fn judge(error: &Error) -> (Exit, Option<Cow<'static, str>>) {
             Exit::Usage,
             "`outlast config show` prints what is in force and where it comes from",
         ),
+        Error::NoDeployment { .. } => (
+            Exit::Usage,
+            "`outlast deployment set NAME` names this database, `deployment = \"NAME\"` in outlast.toml or OUTLAST_DEPLOYMENT=NAME the worker",
+        ),
         Error::Unsendable(_) => (
             Exit::Usage,
             "nothing was written; `outlast doctor` shows what each route takes",

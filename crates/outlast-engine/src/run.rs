@@ -107,6 +107,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let target = plan.target()?.application_name_or("outlast worker");
+    plan.is_named()?;
     let (drain, heartbeat) = (plan.settings.drain, plan.settings.heartbeat);
     let maintenance_only = plan.maintenance_only;
     let place = Place::new(plan.settings.deployment.clone()).schema(target.in_schema());

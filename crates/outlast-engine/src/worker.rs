@@ -363,7 +363,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// What could not be finished within the drain time is handed back without a charge. A second signal stops at once.
     ///
     /// # Errors
-    /// At the start: what [`Worker::check`] finds, no connection, an older or newer schema, another database behind a
+    /// At the start: what [`Worker::check`] finds, commands without a `deployment` ([`Error::NoDeployment`]), no connection, an older or newer schema, another database behind a
     /// handler's pool. Later connection losses are waited out, not returned.
     pub async fn run(self) -> Result<(), Error> {
         crate::run::until_signal(self.plan, std::future::pending()).await

@@ -164,6 +164,17 @@ pub enum Error {
     #[error("configuration: {0} (OUT-0008)")]
     Config(String),
 
+    /// A worker that sends commands was not told what its database is called: a copy of it would send them once more. Nothing was
+    /// started.
+    #[error(
+        "a worker with the command {command} does not start without a deployment: name the database with `outlast deployment set \
+         NAME`, and say `deployment = \"NAME\"` in its settings (OUT-0024)"
+    )]
+    NoDeployment {
+        /// One of its commands.
+        command: String,
+    },
+
     /// No connection to the server came about.
     #[error("cannot connect to {target}: {why} (OUT-0001)")]
     Connect {
@@ -309,6 +320,7 @@ impl Error {
             Self::UnknownConsumer(_) => Some("OUT-0007"),
             Self::ConsumerGone(_) => Some("OUT-0022"),
             Self::Config(_) => Some("OUT-0008"),
+            Self::NoDeployment { .. } => Some("OUT-0024"),
             Self::PoolExhausted => Some("OUT-0009"),
             Self::NotAllowed { .. } => Some("OUT-0020"),
             Self::Codec { .. } => Some("OUT-0010"),

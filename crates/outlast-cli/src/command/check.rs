@@ -72,8 +72,15 @@ where
     if connect::is_pooled(&target).await.tried("connect")? {
         findings.push(finding("connection", Verdict::Note, connect::POOLED));
     }
+    let described = worker.described();
+    let has_commands = described.jobs.iter().any(|job| job.is_command);
     findings.push(match place.deployment {
         Some(name) => finding("deployment", Verdict::Ok, &name),
+        None if has_commands => finding(
+            "deployment",
+            Verdict::Problem,
+            "none, and this worker has commands: it does not start before `outlast deployment set NAME` and `deployment` in its settings",
+        ),
         None => finding(
             "deployment",
             Verdict::Note,
@@ -104,7 +111,6 @@ where
             },
         );
     }
-    let described = worker.described();
     for consumer in &described.consumers {
         let types: Vec<&str> = consumer
             .types

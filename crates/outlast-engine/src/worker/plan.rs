@@ -170,6 +170,22 @@ impl<S> Plan<S> {
         }
     }
 
+    /// Whoever sends commands must know that its database is the one it should be: a copy of production, a restored one, or one of
+    /// another environment would send them once more. Tests need none: they are the only ones on a database of their own.
+    pub(crate) fn is_named(&self) -> Result<(), Error> {
+        let command = |job: &PlannedJob<S>| match of_queue(&job.handler.name) {
+            (name, true) => Some(name.to_owned()),
+            _ => None,
+        };
+        match (
+            &self.settings.deployment,
+            self.jobs.iter().find_map(command),
+        ) {
+            (None, Some(command)) => Err(Error::NoDeployment { command }),
+            _ => Ok(()),
+        }
+    }
+
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut names = HashSet::new();

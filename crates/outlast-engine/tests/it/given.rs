@@ -38,6 +38,8 @@ pub(crate) struct Given {
     pub(crate) database: Database,
     pub(crate) sql: Client,
     pub(crate) pool: deadpool_postgres::Pool,
+    /// What the database is called, where it is called something.
+    pub(crate) deployment: Option<String>,
 }
 
 pub(crate) async fn given() -> Given {
@@ -51,6 +53,18 @@ pub(crate) async fn given() -> Given {
         database,
         sql,
         pool,
+        deployment: None,
+    }
+}
+
+/// The same, with a name: what workers with commands ask for.
+pub(crate) async fn named() -> Given {
+    let given = given().await;
+    let name = "select outlast._name_deployment('tests')";
+    given.sql.batch_execute(name).await.unwrap();
+    Given {
+        deployment: Some("tests".into()),
+        ..given
     }
 }
 
@@ -105,6 +119,10 @@ impl Given {
         consumer: Consumer<S>,
         settings: Settings,
     ) -> Running {
+        let settings = Settings {
+            deployment: settings.deployment.or_else(|| self.deployment.clone()),
+            ..settings
+        };
         let worker = Outlast::new()
             .worker(state)
             .database(url)

@@ -1,14 +1,17 @@
 //! Where am I: a worker stops on a database that is not the one it should be.
 
 use outlast_core::Failure;
-use outlast_engine::{Attempt, Consumer, Settings};
+use outlast_engine::{Attempt, Consumer, Outlast, Settings};
 use outlast_postgres::{
     connect::{self, Target},
     tx::ClientTx,
 };
 use tokio::sync::mpsc;
 
-use crate::given::{Given, Ping, SOON, Told, given, next};
+use crate::{
+    command::{Acme, charge, keyed},
+    given::{Given, Ping, SOON, Told, given, named, next},
+};
 
 async fn effect(told: Told, ping: Attempt<Ping>) -> Result<(), Failure> {
     let _ = told.send(ping.n);
@@ -48,6 +51,45 @@ async fn a_foreign_deployment_stops_a_worker() {
         given.count("select count(*) from outlast.consumer").await,
         0
     );
+}
+
+/// Goal: a copy of a database sends nothing. Method: the same worker without a name, with it, and one that has only jobs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_with_commands_does_not_start_before_it_knows_what_its_database_is_called() {
+    let given = named().await;
+    given.give(0..1).await;
+    let acme = Acme::default();
+    let worker = |deployment: Option<&str>| {
+        let settings = Settings {
+            deployment: deployment.map(str::to_owned),
+            ..Given::settings()
+        };
+        let worker = Outlast::new().worker(acme.clone()).settings(settings);
+        worker
+            .database(given.database.url())
+            .command(charge, keyed())
+    };
+    let refused = worker(None).run_until(std::future::pending()).await;
+    let refused = refused.expect_err("it may not start");
+    assert_eq!(refused.code(), Some("OUT-0024"));
+    assert!(
+        refused.to_string().contains("the command charge"),
+        "{refused}"
+    );
+    // Without a database, too: nobody was asked.
+    let nowhere = worker(None).database("postgres://127.0.0.1:1/none");
+    let refused = nowhere.run_until(std::future::pending()).await;
+    assert_eq!(
+        refused.expect_err("it may not start").code(),
+        Some("OUT-0024")
+    );
+    let foreign = worker(Some("staging")).run_until(std::future::pending());
+    let refused = foreign.await.expect_err("it is another database");
+    assert_eq!(refused.code(), Some("OUT-0006"), "{refused}");
+    assert!(acme.asked.lock().await.is_empty(), "nothing was sent");
+    let running = Given::run(worker(Some("tests")));
+    given.commands(1, "settled").await;
+    running.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

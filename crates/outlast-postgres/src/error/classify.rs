@@ -34,6 +34,7 @@ impl Classify for Error {
             Self::CommitUnknown(_) => Class::Unknown,
             Self::UnknownConsumer(_)
             | Self::ConsumerGone(_)
+            | Self::NoDeployment { .. }
             | Self::Config(_)
             | Self::RolledBack
             | Self::Unexpected(_) => Class::Unclassified,

@@ -12,7 +12,7 @@ use outlast_postgres::{
 use tokio::sync::mpsc;
 
 use super::{Acme, Becomes, Charge, ChargeId, charge, find, keyed, settled};
-use crate::given::{Given, Told, given, next};
+use crate::given::{Given, Told, named, next};
 
 async fn heard(told: Told, e: Attempt<Resolved<Charge>>) -> Result<(), Failure> {
     let about = match &e.how {
@@ -31,7 +31,7 @@ async fn heard(told: Told, e: Attempt<Resolved<Charge>>) -> Result<(), Failure> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_given_is_sent_and_its_end_is_an_event_for_any_consumer() {
-    let given = given().await;
+    let given = named().await;
     let (told, mut hears) = mpsc::unbounded_channel();
     let books = given.start(told, Consumer::new("books").on(heard));
     given
@@ -78,7 +78,7 @@ async fn what_is_given_is_sent_and_its_end_is_an_event_for_any_consumer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_pending_is_polled_or_settled_by_its_key() {
-    let given = given().await;
+    let given = named().await;
     let acme = Acme::that(vec![Becomes::Answer(Sent::Pending {
         reference: "p_1".into(),
     })])
@@ -120,7 +120,7 @@ async fn what_is_pending_is_polled_or_settled_by_its_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_throttled_try_pauses_the_account_and_spends_nothing() {
-    let given = given().await;
+    let given = named().await;
     let acme = Acme::that(vec![
         Becomes::Fails(Failure::throttled(Duration::from_secs(2))),
         Becomes::Answer(settled()),
@@ -145,7 +145,7 @@ async fn a_throttled_try_pauses_the_account_and_spends_nothing() {
 
 #[tokio::test]
 async fn what_cannot_be_given_is_told_before_a_statement_is_sent() {
-    let given = given().await;
+    let given = named().await;
     let mut tx = given.pool.begin().await.unwrap();
     let outlast = Outlast::new();
     let large = Charge {
@@ -199,7 +199,7 @@ async fn what_cannot_be_given_is_told_before_a_statement_is_sent() {
 
 #[tokio::test]
 async fn a_poll_of_what_is_not_sent_here_is_refused_at_the_start() {
-    let given = given().await;
+    let given = named().await;
     let worker = given
         .worker(Acme::default())
         .poll(Duration::from_secs(1), find);

@@ -7,7 +7,7 @@ use outlast_engine::{Attempt, IfUnknown, Settings};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{Acme, Charge, ChargeId, charge, keyed, settled};
-use crate::given::{Given, Told, given, next};
+use crate::given::{Given, Told, named, next};
 
 type State = (Told, Arc<Semaphore>);
 
@@ -19,7 +19,7 @@ async fn held((told, gate): State, c: Attempt<Charge>) -> Result<Sent<ChargeId>,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_makes_unknown_only_what_was_on_its_way_and_what_still_answers_counts() {
-    let given = given().await;
+    let given = named().await;
     given.give(0..20).await;
     let (told, mut hears) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
@@ -49,7 +49,7 @@ async fn a_drain_makes_unknown_only_what_was_on_its_way_and_what_still_answers_c
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_owner_settles_what_a_sleeper_then_finds_settled() {
-    let given = given().await;
+    let given = named().await;
     given.give(0..1).await;
     let (told, mut hears) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));

@@ -6,11 +6,11 @@ use outlast_core::{Failure, Found, Sent};
 use outlast_engine::{IfUnknown, JobSettings, Settings};
 
 use super::{Acme, Becomes, ChargeId, charge, find, keyed, settled};
-use crate::given::{Given, given};
+use crate::given::{Given, named};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_a_panic_and_a_large_answer_after_sending_are_unknown_and_not_repeated_blindly() {
-    let given = given().await;
+    let given = named().await;
     let acme = Acme::that(vec![
         Becomes::Fails(Failure::unclassified("connection reset")),
         Becomes::Fails(Failure::unknown("timed out")),
@@ -42,7 +42,7 @@ async fn an_error_a_panic_and_a_large_answer_after_sending_are_unknown_and_not_r
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inside_of_the_window_it_goes_again_with_the_same_key_and_then_it_is_looked_up() {
-    let given = given().await;
+    let given = named().await;
     let lost = || Becomes::Fails(Failure::unknown("no answer"));
     let acme = Acme::that(vec![lost(), lost(), Becomes::Answer(settled())]);
     let worker = Given::run(given.worker(acme.clone()).command(charge, keyed()));
@@ -88,7 +88,7 @@ async fn inside_of_the_window_it_goes_again_with_the_same_key_and_then_it_is_loo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_after_the_deadline_is_unknown_first_and_then_what_it_says() {
-    let given = given().await;
+    let given = named().await;
     let acme = Acme::that(vec![Becomes::Late(Duration::from_secs(3))]);
     let mut settings = Settings {
         grace: Duration::from_millis(100),
@@ -122,7 +122,7 @@ async fn an_answer_after_the_deadline_is_unknown_first_and_then_what_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certainly_no_effect_is_tried_again_and_permanent_is_a_persons() {
-    let given = given().await;
+    let given = named().await;
     let acme = Acme::that(vec![
         Becomes::Fails(Failure::retry("connection refused")),
         Becomes::Fails(Failure::permanent("this card is not one")),

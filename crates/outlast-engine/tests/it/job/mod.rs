@@ -69,6 +69,10 @@ impl Given {
         state: S,
         settings: Settings,
     ) -> Worker<S> {
+        let settings = Settings {
+            deployment: self.deployment.clone(),
+            ..settings
+        };
         Outlast::new()
             .worker(state)
             .database(self.database.url())
