@@ -6,6 +6,7 @@
 //! used, and an answer is bounded in time and size.
 
 mod address;
+mod body;
 mod client;
 mod connect;
 mod problem;
@@ -15,6 +16,7 @@ mod target;
 
 pub use address::{BadNet, Net, special};
 pub use client::{Answered, Client, Egress, Limits};
+pub(crate) use client::{Received, Sending};
 pub use problem::{NoRoots, Problem};
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::{Refusal, Rules};

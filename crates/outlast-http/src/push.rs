@@ -7,7 +7,6 @@ mod answer;
 mod rate;
 mod refused;
 mod request;
-mod retry_after;
 
 use std::{
     sync::Arc,
@@ -23,7 +22,7 @@ use outlast_core::{
 use tokio::time::Instant;
 
 use crate::{
-    egress::{BadUrl, Client, Problem, Refusal, Target},
+    egress::{BadUrl, Client, Refusal, Target},
     signature::Keys,
 };
 use rate::Rate;
@@ -165,7 +164,7 @@ impl HttpEndpoint {
         let timeout = self.timeout.min(left);
         match self.client.post(&self.target, headers, body, timeout).await {
             Ok(answered) => answer::judge(&answered, now),
-            Err(problem) => Err(failure(&problem)),
+            Err(problem) => Err(problem.into()),
         }
     }
 }
@@ -188,15 +187,6 @@ impl Endpoint for HttpEndpoint {
                 Err(failure) => Err(failure),
             }
         })
-    }
-}
-
-/// What no answer means: only what may have arrived may have had an effect. A target that may not be reached is no event's
-/// fault: it is tried again, and counts as down.
-fn failure(problem: &Problem) -> Failure {
-    match problem.may_have_arrived() {
-        true => Failure::unknown(problem),
-        false => Failure::retry(problem),
     }
 }
 

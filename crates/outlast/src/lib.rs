@@ -84,6 +84,7 @@
 //! | `anyhow` | `?` on `anyhow::Error` in handlers |
 //! | `cli` | the commands of `outlast` for your own binary |
 //! | `push` | [`http`]: an HTTPS endpoint as the handler of a consumer ([`Consumer::push`]), signatures and completion for receivers |
+//! | `http-provider` | [`http::provider`]: a client for a provider's HTTP API that knows afterwards whether a request may have had an effect |
 //! | `testing` | a worker for tests, whose clock they move |
 #![warn(missing_docs)]
 
@@ -112,7 +113,7 @@ pub use outlast_postgres::{
 #[cfg(feature = "diesel-async")]
 pub use outlast_postgres::tx::DieselTx;
 
-#[cfg(feature = "push")]
+#[cfg(any(feature = "http-provider", feature = "push"))]
 pub use outlast_http as http;
 
 #[cfg(feature = "testing")]

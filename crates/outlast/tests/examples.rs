@@ -89,3 +89,35 @@ async fn the_jobs_of_the_example_are_all_done_and_what_was_rolled_back_or_withdr
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+#[tokio::test]
+async fn the_bank_of_the_example_charges_nobody_twice() {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(std::path::Path::parent).unwrap();
+    let database = pg::outlast().await;
+    let run = || {
+        let mut program = Command::new(folder.join("examples/provider"));
+        program
+            .env("DATABASE_URL", database.url())
+            .output()
+            .unwrap()
+    };
+    let sql = database.connect().await;
+    let name = "select outlast._name_deployment('example')";
+    sql.batch_execute(name).await.unwrap();
+    let output = run();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "settled, settled, rejected, settled; 3 charges in the bank's books\n";
+    assert_eq!(
+        said,
+        expected,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // A second run gives the same commands: they are what they were.
+    let again = run();
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        "settled, settled, rejected, settled; 0 charges in the bank's books\n"
+    );
+}

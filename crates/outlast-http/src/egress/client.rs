@@ -4,14 +4,15 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header::HOST};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::{
     NoRoots, Problem, Resolve, Rules, SystemResolver, Target,
+    body::{self, Ended},
     connect::{self, Connection, HEAD_BYTES, Idle},
 };
 
@@ -147,12 +148,25 @@ pub struct Answered {
     pub headers: HeaderMap,
 }
 
-/// How the body of an answer ended.
-enum Ended {
-    Whole,
-    TooLarge,
-    Cut,
-    Late,
+/// An answer with as much of its body as may be.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// The body came to its end. A success always has.
+    pub(crate) is_whole: bool,
+}
+
+/// What is sent, and how much it may take.
+pub(crate) struct Sending {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// From the name's resolution to the last byte of the answer.
+    pub(crate) within: Duration,
+    /// The most bytes of the answer's body.
+    pub(crate) answer_bytes: usize,
 }
 
 impl Client {
@@ -172,12 +186,47 @@ impl Client {
         body: Bytes,
         within: Duration,
     ) -> Result<Answered, Problem> {
+        let sending = Sending {
+            method: Method::POST,
+            headers,
+            body,
+            within,
+            answer_bytes: self.0.limits.answer_bytes,
+        };
+        // Of what is no success nothing but the head counts.
+        let received = self.exchange(target, sending, |_| REST).await?;
+        Ok(Answered {
+            status: received.status,
+            headers: received.headers,
+        })
+    }
+
+    /// Sends one request, once, and keeps the answer's body.
+    ///
+    /// # Errors
+    /// [`Problem::may_have_arrived`] tells whether it may have had an effect.
+    pub(crate) async fn send(
+        &self,
+        target: &Target,
+        sending: Sending,
+    ) -> Result<Received, Problem> {
+        self.exchange(target, sending, |left| left).await
+    }
+
+    /// `rest`: how much of the time that is left the body of what is no success may take.
+    async fn exchange(
+        &self,
+        target: &Target,
+        sending: Sending,
+        rest: fn(Duration) -> Duration,
+    ) -> Result<Received, Problem> {
+        let (within, limit) = (sending.within, sending.answer_bytes);
         let deadline = Instant::now() + within;
         let addresses = self.addresses(target, within).await?;
         self.0.rules.judge(target, &addresses)?;
         let host = || target.host().to_owned();
         let mut request =
-            request(target, headers, body).ok_or_else(|| Problem::Unsent { host: host() })?;
+            request(target, sending).ok_or_else(|| Problem::Unsent { host: host() })?;
         loop {
             let idle = self.ready(target, &addresses).await;
             let was_idle = idle.is_some();
@@ -192,8 +241,13 @@ impl Client {
             let sent = connection.sender.try_send_request(request);
             match tokio::time::timeout_at(deadline, sent).await {
                 Ok(Ok(answer)) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let until = match answer.status().is_success() {
+                        true => deadline,
+                        false => deadline.min(Instant::now() + rest(left)),
+                    };
                     return self
-                        .read(target, connection, answer, deadline, within)
+                        .read(target, connection, answer, (until, within, limit))
                         .await;
                 }
                 Ok(Err(mut error)) => match error.take_message() {
@@ -248,57 +302,36 @@ impl Client {
         target: &Target,
         connection: Connection,
         answer: Response<Incoming>,
-        deadline: Instant,
-        within: Duration,
-    ) -> Result<Answered, Problem> {
+        (until, within, limit): (Instant, Duration, usize),
+    ) -> Result<Received, Problem> {
         let (head, body) = answer.into_parts();
-        let limit = self.0.limits.answer_bytes;
-        let counts = head.status.is_success();
-        let until = match counts {
-            true => deadline,
-            false => deadline.min(Instant::now() + REST),
-        };
-        let ended = to_its_end(body, limit, until).await;
-        let status = head.status.as_u16();
-        match ended {
-            Ended::Whole => self.0.idle.put(target, connection),
-            // Only the head counts. The connection goes.
-            _ if !counts => {}
-            Ended::TooLarge => return Err(Problem::TooLarge { status, limit }),
-            Ended::Cut => return Err(Problem::Cut { status }),
-            Ended::Late => return Err(Problem::Late { status, within }),
+        let (body, ended) = body::to_its_end(body, limit, until).await;
+        let is_whole = matches!(ended, Ended::Whole);
+        if is_whole {
+            self.0.idle.put(target, connection);
+        } else if head.status.is_success() {
+            let status = head.status.as_u16();
+            return Err(match ended {
+                Ended::TooLarge => Problem::TooLarge { status, limit },
+                Ended::Late => Problem::Late { status, within },
+                _ => Problem::Cut { status },
+            });
         }
-        Ok(Answered {
+        // Of others the head counts, whatever became of the body. The connection goes.
+        Ok(Received {
             status: head.status,
             headers: head.headers,
+            body,
+            is_whole,
         })
     }
 }
 
-/// Counts a body and keeps nothing of it.
-async fn to_its_end(mut body: Incoming, limit: usize, until: Instant) -> Ended {
-    if body.size_hint().lower() > limit as u64 {
-        return Ended::TooLarge;
-    }
-    let mut bytes = 0;
-    loop {
-        match tokio::time::timeout_at(until, body.frame()).await {
-            Ok(None) => return Ended::Whole,
-            Ok(Some(Ok(frame))) => bytes += frame.data_ref().map_or(0, Bytes::len),
-            Ok(Some(Err(_))) => return Ended::Cut,
-            Err(_) => return Ended::Late,
-        }
-        if bytes > limit {
-            return Ended::TooLarge;
-        }
-    }
-}
-
-fn request(target: &Target, headers: HeaderMap, body: Bytes) -> Option<Request<Full<Bytes>>> {
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
+fn request(target: &Target, sending: Sending) -> Option<Request<Full<Bytes>>> {
+    let mut request = Request::new(Full::new(sending.body));
+    *request.method_mut() = sending.method;
     *request.uri_mut() = target.path().parse().ok()?;
-    *request.headers_mut() = headers;
+    *request.headers_mut() = sending.headers;
     let authority = target.authority().parse().ok()?;
     request.headers_mut().insert(HOST, authority);
     Some(request)

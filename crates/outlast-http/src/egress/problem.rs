@@ -2,6 +2,8 @@
 
 use std::{io, time::Duration};
 
+use outlast_core::{Class, Classify};
+
 use super::Refusal;
 
 /// Why a request has no answer that counts.
@@ -91,6 +93,17 @@ impl Problem {
                 | Self::Tls { .. }
                 | Self::Unsent { .. }
         )
+    }
+}
+
+/// Only what may have arrived may have had an effect. A target that may not be reached is nobody's fault that could be told here: it is
+/// tried again, and counts as down.
+impl Classify for Problem {
+    fn class(&self) -> Class {
+        match self.may_have_arrived() {
+            true => Class::Unknown,
+            false => Class::Retry,
+        }
     }
 }
 

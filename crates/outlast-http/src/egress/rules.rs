@@ -11,6 +11,8 @@ use super::{Net, Target, address::special};
 pub struct Rules {
     ports: Vec<u16>,
     allowed: Vec<Net>,
+    /// Targets are those of the own program.
+    own: bool,
 }
 
 /// Why a request may not go where it should. Says no address: whoever wrote the name down is not told what it leads to.
@@ -53,6 +55,16 @@ impl Rules {
         Self {
             ports: vec![443],
             allowed: Vec::new(),
+            own: false,
+        }
+    }
+
+    /// For URLs that your own program or configuration says, never for those that somebody else writes down: every address and
+    /// port, and `http` where all addresses are not of the public internet.
+    pub fn own() -> Self {
+        Self {
+            own: true,
+            ..Self::new()
         }
     }
 
@@ -74,6 +86,14 @@ impl Rules {
     /// The first reason why it may not be reached.
     pub fn judge(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), Refusal> {
         let host = || target.host().to_owned();
+        if self.own {
+            let is_inside =
+                !addresses.is_empty() && addresses.iter().all(|one| special(*one).is_some());
+            return match target.is_https() || is_inside {
+                true => Ok(()),
+                false => Err(Refusal::Plain { host: host() }),
+            };
+        }
         let is_allowed = |address: &IpAddr| self.allowed.iter().any(|net| net.contains(*address));
         let others: Vec<IpAddr> = addresses
             .iter()
@@ -105,7 +125,7 @@ impl Rules {
         match target.address() {
             Some(address) => self.judge(target, &[address]),
             // Its addresses may turn out to be allowed ones.
-            None if !self.allowed.is_empty() => Ok(()),
+            None if self.own || !self.allowed.is_empty() => Ok(()),
             None => self.judge(target, &[]),
         }
     }
@@ -166,6 +186,31 @@ mod tests {
                 "{url} {addresses:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_the_own_program_says_may_be_anywhere_but_not_in_plain_text_over_the_internet() {
+        let own = Rules::own();
+        for (url, address) in [
+            ("https://a.example:8443/", "8.8.8.8"),
+            ("https://a.example/", "10.0.0.1"),
+            ("http://a.example:8080/", "10.0.0.1"),
+            ("http://a.example/", "127.0.0.1"),
+        ] {
+            assert_eq!(judged(&own, url, &[address]), Ok(()), "{url} {address}");
+        }
+        for addresses in [&["8.8.8.8"][..], &["10.0.0.1", "8.8.8.8"], &[]] {
+            let why = judged(&own, "http://a.example/", addresses).unwrap_err();
+            assert_eq!(why, "a.example: only https is allowed", "{addresses:?}");
+        }
+        assert_eq!(
+            own.judge_early(&Target::parse("http://a.example/").unwrap()),
+            Ok(())
+        );
+        assert!(
+            own.judge_early(&Target::parse("http://8.8.8.8/").unwrap())
+                .is_err()
+        );
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub enum BadUrl {
     /// Over 2048 bytes.
     #[error("longer than 2048 bytes")]
     TooLong,
+    /// A path that leads out of the URL that it should be below.
+    #[error("the path leads out of the URL that it is below")]
+    Outside,
 }
 
 impl fmt::Debug for Target {
@@ -107,6 +110,45 @@ impl Target {
         }
     }
 
+    /// This path below it. Whatever the path holds, it stays one: `?` and `#` are encoded, and none leads out of here.
+    ///
+    /// # Errors
+    /// [`BadUrl::Outside`], [`BadUrl::TooLong`].
+    pub(crate) fn below(&self, path: &str) -> Result<Self, BadUrl> {
+        let mut url = self.url.clone();
+        let base = self.url.path().trim_end_matches('/');
+        match path.trim_start_matches('/') {
+            "" => {}
+            path => url.set_path(&format!("{base}/{path}")),
+        }
+        let inside = url.path().strip_prefix(base);
+        if !inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            return Err(BadUrl::Outside);
+        }
+        self.with(url)
+    }
+
+    /// The same with one more parameter.
+    ///
+    /// # Errors
+    /// [`BadUrl::TooLong`].
+    pub(crate) fn query(&self, name: &str, value: &str) -> Result<Self, BadUrl> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut().append_pair(name, value);
+        self.with(url)
+    }
+
+    /// Invariant: only path and query of the URL are others.
+    fn with(&self, url: Url) -> Result<Self, BadUrl> {
+        if url.as_str().len() > LONGEST {
+            return Err(BadUrl::TooLong);
+        }
+        Ok(Self {
+            url,
+            ..self.clone()
+        })
+    }
+
     /// What the request line says.
     pub(super) fn path(&self) -> String {
         match self.url.query() {
@@ -144,6 +186,29 @@ mod tests {
         );
         let hex = Target::parse("https://0x7f000001/").unwrap();
         assert_eq!(hex.address(), Some(IpAddr::from([127, 0, 0, 1])));
+    }
+
+    #[test]
+    fn a_path_below_a_url_stays_below_it_and_a_path() {
+        let base = Target::parse("https://api.example/v1/?tenant=7").unwrap();
+        let below = |path: &str| base.below(path).map(|target| target.path());
+        for (path, whole) in [
+            ("charges", "/v1/charges?tenant=7"),
+            ("/charges/ch 1", "/v1/charges/ch%201?tenant=7"),
+            ("charges/a?b#c", "/v1/charges/a%3Fb%23c?tenant=7"),
+            ("charges/../refunds", "/v1/refunds?tenant=7"),
+            ("//evil.example/x", "/v1/evil.example/x?tenant=7"),
+            ("", "/v1/?tenant=7"),
+        ] {
+            assert_eq!(below(path).as_deref(), Ok(whole), "{path}");
+        }
+        for path in ["../admin", "%2e%2e/admin", "charges/../../v10/x"] {
+            assert_eq!(below(path), Err(BadUrl::Outside), "{path}");
+        }
+        assert_eq!(below(&"x".repeat(3000)), Err(BadUrl::TooLong));
+        let asked = base.query("key", "a&b=ü").unwrap();
+        assert_eq!(asked.path(), "/v1/?tenant=7&key=a%26b%3D%C3%BC");
+        assert_eq!((asked.host(), asked.port()), ("api.example", 443));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, StatusCode, header::DATE};
 use outlast_core::{Failure, Outcome, endpoint::Answer, text};
 
-use super::{OUTCOME, REASON, retry_after};
-use crate::egress::Answered;
+use super::{OUTCOME, REASON};
+use crate::{egress::Answered, retry_after};
 
 /// What a 429 without a time asks for.
 const A_MOMENT: Duration = Duration::from_secs(5);

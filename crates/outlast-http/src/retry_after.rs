@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_hours(1);
 
 /// How long the answer asks to wait, at most an hour. A date is measured against the answer's own, if it has one: so the
 /// clocks need not agree. What cannot be read, and what is past, asks for nothing. Of several the longest counts.
-pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub(crate) fn read(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let date = headers
         .get(DATE)
         .and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
@@ -21,14 +21,18 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         let text = value.to_str().ok()?.trim();
         let wait = match text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
             // More digits than fit are a very long time.
-            true => Some(text.parse().map_or(LONGEST, Duration::from_secs)),
+            true => Some(text.parse().map_or(Duration::MAX, Duration::from_secs)),
             false => httpdate::parse_http_date(text)
                 .ok()?
                 .duration_since(now)
                 .ok(),
         };
-        if wait.is_none() {
-            tracing::debug!("an answer asks to come back in the past");
+        match wait {
+            None => tracing::debug!("an answer asks to come back in the past"),
+            Some(wait) if wait > LONGEST => {
+                tracing::warn!("an answer asks to be left alone for {wait:?}; an hour is waited");
+            }
+            Some(_) => {}
         }
         wait.map(|wait| wait.min(LONGEST))
     };
