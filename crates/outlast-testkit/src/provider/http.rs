@@ -60,9 +60,13 @@ fn read(answer: &str) -> Option<Answer> {
     let headers = headers
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    Some(Answer {
+    let answer = Answer {
         status,
         headers,
         body: body.to_owned(),
-    })
+    };
+    let whole = answer
+        .header("content-length")
+        .is_none_or(|length| length.parse() == Ok(body.len()));
+    whole.then_some(answer)
 }

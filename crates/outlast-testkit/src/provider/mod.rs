@@ -1,4 +1,5 @@
-//! A mail provider to prove things against: it lives in its own process and keeps its own books.
+//! A provider to prove things against: it lives in its own process and keeps its own books. Here it sends mails; orders, for
+//! commands, are [`order`]s.
 //!
 //! | request | what it does |
 //! |---|---|
@@ -12,6 +13,7 @@
 
 mod http;
 mod ledger;
+pub mod order;
 mod server;
 
 use std::io;
@@ -69,9 +71,18 @@ impl Provider {
     /// # Panics
     /// If the program cannot be built or does not start.
     pub async fn start(ledger: &Path) -> Self {
+        Self::start_at(ledger, 0).await
+    }
+
+    /// The same on this port: one that was killed comes again, with its books. 0 is any.
+    ///
+    /// # Panics
+    /// As [`Provider::start`].
+    pub async fn start_at(ledger: &Path, port: u16) -> Self {
         let program = process::program("outlast-testkit", "fake-provider");
         let mut command = Command::new(program);
         command.arg("--ledger").arg(ledger);
+        command.arg(format!("--port={port}"));
         let process = Process::spawn(&mut command).expect("the provider's program starts");
         let line = process.line("listening on ", Duration::from_secs(20)).await;
         let address = line.rsplit(' ').next().and_then(|word| word.parse().ok());
@@ -106,6 +117,24 @@ impl Provider {
         let body = serde_json::to_string(behaviour).expect("plain data becomes JSON");
         let answer = request(self.address, "PUT", "/behaviour", &[], &body).await;
         assert_eq!(answer.expect("the provider answers").status, 204);
+    }
+
+    /// Changes how it treats orders.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn has_habits(&self, habits: &order::Habits) {
+        let body = serde_json::to_string(habits).expect("plain data becomes JSON");
+        let answer = request(self.address, "PUT", "/orders", &[], &body).await;
+        assert_eq!(answer.expect("the provider answers").status, 204);
+    }
+
+    /// What it has done with orders: read from its file.
+    ///
+    /// # Panics
+    /// If the file is not its ledger.
+    pub fn orders(&self) -> Vec<order::Entry> {
+        ledger::read(&order::beside(&self.ledger)).expect("the ledger is readable")
     }
 
     /// Sends one mail as a client would.

@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::ledger::Ledger;
-use super::{Behaviour, Refuse};
+use super::{Behaviour, Refuse, order};
 
 struct Books {
     path: PathBuf,
@@ -35,6 +35,7 @@ struct Books {
 /// If the ledger cannot be opened.
 pub async fn serve(listener: TcpListener, ledger: PathBuf, behaviour: Behaviour) -> io::Result<()> {
     let opened = Ledger::open(&ledger)?;
+    let orders = order::routes(&order::beside(&ledger))?;
     let books = Books {
         path: ledger,
         ledger: Mutex::new(opened),
@@ -45,7 +46,8 @@ pub async fn serve(listener: TcpListener, ledger: PathBuf, behaviour: Behaviour)
         .route("/sent/{key}", get(sent))
         .route("/ledger", get(read))
         .route("/behaviour", put(behave))
-        .with_state(Arc::new(books));
+        .with_state(Arc::new(books))
+        .merge(orders);
     axum::serve(
         Droppable(listener),
         app.into_make_service_with_connect_info::<Cut>(),
@@ -86,7 +88,7 @@ async fn send(
         return StatusCode::INSUFFICIENT_STORAGE.into_response();
     };
     if behaviour.drop_reply {
-        cut.0.store(true, Ordering::Release);
+        cut.after(0);
     }
     tokio::time::sleep(Duration::from_millis(behaviour.slow_ms)).await;
     Json(json!({ "sent": true, "repeat": repeat })).into_response()
@@ -133,9 +135,16 @@ impl Behaviour {
     }
 }
 
-/// Set: nothing more may be written to this connection.
+/// How many more bytes may be written to this connection.
 #[derive(Clone, Debug)]
-struct Cut(Arc<AtomicBool>);
+pub(super) struct Cut(Arc<AtomicUsize>);
+
+impl Cut {
+    /// So many more, and then it is closed.
+    pub(super) fn after(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Release);
+    }
+}
 
 impl Connected<IncomingStream<'_, Droppable>> for Cut {
     fn connect_info(stream: IncomingStream<'_, Droppable>) -> Self {
@@ -144,9 +153,9 @@ impl Connected<IncomingStream<'_, Droppable>> for Cut {
 }
 
 /// Accepts connections that a handler can end without an answer.
-struct Droppable(TcpListener);
+pub(super) struct Droppable(TcpListener);
 
-struct Connection {
+pub(super) struct Connection {
     stream: TcpStream,
     cut: Cut,
 }
@@ -160,7 +169,7 @@ impl Listener for Droppable {
         (
             Connection {
                 stream,
-                cut: Cut(Arc::default()),
+                cut: Cut(Arc::new(AtomicUsize::new(usize::MAX))),
             },
             address,
         )
@@ -187,10 +196,16 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.cut.0.load(Ordering::Acquire) {
+        let left = self.cut.0.load(Ordering::Acquire);
+        if left == 0 {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let buf = &buf[..buf.len().min(left)];
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        if left != usize::MAX {
+            self.cut.after(left - written);
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -202,6 +217,6 @@ impl AsyncWrite for Connection {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
