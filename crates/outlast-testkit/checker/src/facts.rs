@@ -226,7 +226,11 @@ fn intent(row: &Row) -> Intent {
     }
 }
 
-async fn rows<T>(client: &Client, sql: &str, read: impl Fn(&Row) -> T) -> Result<Vec<T>> {
+pub(crate) async fn rows<T>(
+    client: &Client,
+    sql: &str,
+    read: impl Fn(&Row) -> T,
+) -> Result<Vec<T>> {
     let rows = client
         .query(sql, &[])
         .await
@@ -235,7 +239,10 @@ async fn rows<T>(client: &Client, sql: &str, read: impl Fn(&Row) -> T) -> Result
 }
 
 /// Every line of the journals whose names begin so. A line without its end was never fsynced: its writer died in it.
-fn journals<T: DeserializeOwned>(folder: &Path, begins: &str) -> Result<Vec<T>> {
+///
+/// # Errors
+/// When one cannot be read.
+pub fn journals<T: DeserializeOwned>(folder: &Path, begins: &str) -> Result<Vec<T>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();

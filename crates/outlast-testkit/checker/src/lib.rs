@@ -7,6 +7,7 @@
 mod account;
 pub mod broker;
 pub mod facts;
+pub mod orders;
 mod relayed;
 pub mod rules;
 
