@@ -12,6 +12,7 @@ use outlast_testkit::drill::{
     plant::Plant,
     rows,
     run::{self, Options},
+    sender::{self, SenderArgs},
     source::Kind,
     worker::{self, WorkerArgs},
 };
@@ -68,12 +69,20 @@ struct Worker {
     args: WorkerArgs,
 }
 
+#[derive(Parser, Debug)]
+#[command(args_override_self = true)]
+struct Sender {
+    #[command(flatten)]
+    args: SenderArgs,
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let role = env::args().nth(1).unwrap_or_default();
     let rest = env::args().skip(1);
     match role.as_str() {
         "drill-client" => client::run(Client::parse_from(rest).args).await?,
+        "drill-sender" => sender::run(Sender::parse_from(rest).args).await?,
         "drill-worker" => worker::run(Worker::parse_from(rest).args).await?,
         _ => return prove(Args::parse()).await,
     }

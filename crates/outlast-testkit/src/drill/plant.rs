@@ -51,11 +51,23 @@ pub enum Plant {
     AckFirst,
     /// What failed is acked when a copy without its payload is there.
     NoPayload,
+    /// Whoever has claimed a command once may say that it leaves.
+    NoSentFence,
+    /// Each try of a command tells its provider another key.
+    NewKey,
+    /// A command without an answer is tried again, whatever is known of its provider.
+    ResendUnknown,
+    /// A command counts as sent as soon as it is claimed.
+    RunningAtClaim,
+    /// A refusal is believed, whatever may have been done before.
+    RefusalBelieved,
+    /// What of an account is under way is counted, and nobody waits for whoever counts at the same time.
+    LimitUnlocked,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 22] = [
         Self::NoFence,
         Self::ReclaimByUpdate,
         Self::FinishBelieves,
@@ -72,6 +84,12 @@ impl Plant {
         Self::WholeBatch,
         Self::AckFirst,
         Self::NoPayload,
+        Self::NoSentFence,
+        Self::NewKey,
+        Self::ResendUnknown,
+        Self::RunningAtClaim,
+        Self::RefusalBelieved,
+        Self::LimitUnlocked,
     ];
 
     /// Its word.
@@ -93,6 +111,12 @@ impl Plant {
             Self::WholeBatch => "whole-batch",
             Self::AckFirst => "ack-first",
             Self::NoPayload => "no-payload",
+            Self::NoSentFence => "no-sent-fence",
+            Self::NewKey => "new-key",
+            Self::ResendUnknown => "resend-unknown",
+            Self::RunningAtClaim => "running-at-claim",
+            Self::RefusalBelieved => "refusal-believed",
+            Self::LimitUnlocked => "limit-unlocked",
         }
     }
 
@@ -124,6 +148,10 @@ impl Plant {
             Self::WholeBatch => ("E8", "poison-among-good"),
             Self::AckFirst => ("E3", "consumer-dies-in-handler"),
             Self::NoPayload => ("E8", "first-tries-fail"),
+            Self::NoSentFence => ("E5", "command-clock-jumps"),
+            Self::NewKey | Self::ResendUnknown | Self::RefusalBelieved => ("E4", "answers-lost"),
+            Self::RunningAtClaim => ("E4", "dies-claimed"),
+            Self::LimitUnlocked => ("E8", "limited"),
         }
     }
 
@@ -186,6 +214,35 @@ impl Plant {
             Self::NoPayload => {
                 "call pg_temp.plant('_hand_over', 'e.codec_key, e.headers, e.payload, d.foreign_at is not null',
                    'e.codec_key, e.headers, ''''::bytea, d.foreign_at is not null')"
+            }
+            Self::NoSentFence => {
+                "call pg_temp.plant('_sent', 'perform outlast._prove(_sent.token);', '');
+                 call pg_temp.plant('_sent', 'join outlast._job_claimed c on c.id = x.id', '');
+                 call pg_temp.plant('_sent', 'c.token = _sent.token and ', '');
+                 call pg_temp.plant('_sent', ' and x.next = ''s'' and x.state in (''waiting'', ''unknown'')', '');
+                 call pg_temp.plant('_sent', 'if m.state = ''unknown'' then', 'if false then');"
+            }
+            Self::NewKey => {
+                "call pg_temp.plant('_taken', 'm.provider_key, m.reference)',
+                   'm.provider_key || coalesce(''-'' || s.failures, ''''), m.reference)')"
+            }
+            Self::ResendUnknown => {
+                "call pg_temp.plant('_fail_command', 'if class in (''unknown'', ''unclassified'') then', 'if false then')"
+            }
+            Self::RunningAtClaim => {
+                "call pg_temp.plant('_claim_name', 'u.id, fresh, u.account from unnest(jobs) u;',
+                   'u.id, fresh, u.account from unnest(jobs) u;
+                    update outlast._command m set was = m.state, state = ''running'', sent = true,
+                      first_sent_at = coalesce(m.first_sent_at, outlast.clock()) where m.id = any (ids) and m.state = ''waiting'';');
+                 call pg_temp.plant('_sent', 'x.state in (''waiting'', ''unknown'')', 'x.state in (''waiting'', ''unknown'', ''running'')')"
+            }
+            Self::RefusalBelieved => {
+                "call pg_temp.plant('_record', 'and m.ambiguous and not m.replays then', 'and false then')"
+            }
+            Self::LimitUnlocked => {
+                "call pg_temp.plant('_take_counted', 'if pg_try_advisory_xact_lock(outlast._account_lock(g.account)) then', 'if true then');
+                 call pg_temp.plant('_take_counted', 'select * into got from outlast._take_of(_take_counted.name, g, allowed);',
+                   'perform pg_sleep(0.05); select * into got from outlast._take_of(_take_counted.name, g, allowed);')"
             }
             Self::NoBase => {
                 "call pg_temp.plant('_scan', '(e.id <= base or pg_visible_in_snapshot(e.xid, visible))',

@@ -120,11 +120,8 @@ struct Site {
 
 type State = Arc<Site>;
 
-/// The worker process: until SIGTERM.
-///
-/// # Errors
-/// What `Worker::run` gives up at.
-pub async fn run(args: WorkerArgs) -> Result<()> {
+/// What a process of a drill has to say goes to stderr.
+pub(super) fn log() {
     let logs = EnvFilter::try_from_env("OUTLAST_LOG")
         .unwrap_or_else(|_| EnvFilter::new("outlast_engine=info,outlast_postgres=info,warn"));
     tracing_subscriber::fmt()
@@ -132,6 +129,14 @@ pub async fn run(args: WorkerArgs) -> Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();
+}
+
+/// The worker process: until SIGTERM.
+///
+/// # Errors
+/// What `Worker::run` gives up at.
+pub async fn run(args: WorkerArgs) -> Result<()> {
+    log();
     let pid = i32::try_from(std::process::id())?;
     let settings = Settings {
         lease: Duration::from_millis(args.lease_ms),

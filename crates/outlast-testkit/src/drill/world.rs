@@ -9,6 +9,7 @@ use std::{
     fmt::Display,
     fs::{self, File},
     io::Write,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
@@ -214,6 +215,11 @@ impl World {
         Program::worker(self, name)
     }
 
+    /// A sender process, before this provider.
+    pub(super) fn sender(&self, name: &str, provider: SocketAddr) -> Program<'_> {
+        Program::sender(self, name, provider)
+    }
+
     /// After the last fault has healed and the last client is done: waits until no work is open, stops the workers,
     /// and judges. `failures` is how often one event may have been charged.
     pub(super) async fn settle(&self, specs: &[Spec], failures: u32) -> Result<()> {
@@ -255,8 +261,21 @@ impl World {
 
     /// `never`: so many completions are not to come.
     async fn rests(&self, consumers: usize, never: i64, allowed: Duration) -> Result<()> {
+        let open = async |client: &Client| {
+            let open = outlast_checker::open_work(client, consumers).await;
+            Some(open.ok()? - never)
+        };
+        self.rests_as(allowed, open).await
+    }
+
+    /// Waits until nothing is open any more.
+    pub(super) async fn rests_as(
+        &self,
+        allowed: Duration,
+        open: impl AsyncFn(&Client) -> Option<i64>,
+    ) -> Result<()> {
         let client = self.client().await?;
-        let rest = rest::until_rest(&client, (consumers, never), allowed).await;
+        let rest = rest::until_rest(&client, allowed, open).await;
         self.note(format_args!("{rest}"));
         if !rest.in_time {
             self.violated(format_args!(
@@ -268,7 +287,7 @@ impl World {
     }
 
     /// SIGTERM to all that still runs: a worker drains and ends well. Whoever gave up by himself before is told of.
-    async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         let processes = self.found().processes.clone();
         for (name, process) in processes {
             process.terminate();

@@ -78,6 +78,21 @@ async fn e3_a_redelivery_has_the_same_identity_and_one_completion_is_recorded() 
 }
 
 #[tokio::test]
+async fn e4_what_a_provider_did_is_recorded_or_put_before_a_person_and_never_done_twice() {
+    holds("E4").await;
+}
+
+#[tokio::test]
+async fn e6_what_is_told_or_withdrawn_during_a_try_counts() {
+    holds("E6").await;
+}
+
+#[tokio::test]
+async fn e10_the_instruction_outlives_the_row_that_it_is_about() {
+    holds("E10").await;
+}
+
+#[tokio::test]
 async fn e5_of_two_runners_every_write_of_the_old_one_is_refused() {
     holds("E5").await;
 }
@@ -165,6 +180,22 @@ async fn an_end_of_other_batches_and_children_written_apart_are_seen() {
         ("dedup-looks", "a second one for intent"),
         ("ends-below", "lost, ledger never completed it"),
         ("child-apart", "children of 3"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn faults_of_commands_are_seen() {
+    seen(&[
+        ("new-key", "was sent as"),
+        ("resend-unknown", "2 effects at the provider"),
+        ("refusal-believed", "rejected): 1 effects at the provider"),
+        ("running-at-claim", "nothing of it was ever on the wire"),
+    ])
+    .await;
+    seen(&[
+        ("no-sent-fence", "2 effects at the provider"),
+        ("limit-unlocked", "and 2 are allowed"),
     ])
     .await;
 }

@@ -11,6 +11,7 @@ mod e7;
 mod e8;
 mod load;
 mod million;
+mod order;
 mod relay;
 mod wake;
 
@@ -118,15 +119,24 @@ pub fn all(broker: Option<Kind>) -> Vec<Row> {
         e1::row(),
         e2::row(),
         e3::row(),
-        e5::row(),
+        order::e4(),
+        with(e5::row(), order::e5_scenarios()),
+        order::e6(),
         e7::row(),
-        e8::row(),
+        with(e8::row(), order::e8_scenarios()),
+        order::e10(),
         e11::row(),
         e13::row(),
         wake::row(),
         load::row(),
         million::row(),
     ]
+}
+
+/// A row, and what of it is about commands.
+fn with(mut row: Row, more: Vec<Scenario>) -> Row {
+    row.scenarios.extend(more);
+    row
 }
 
 /// A consumer of every form, both drivers, the weakest and the strongest isolation.

@@ -1,13 +1,13 @@
 //! The processes of a run, told what to do.
 
-use std::{ffi::OsStr, fmt::Display, process::Command, sync::Arc};
+use std::{ffi::OsStr, fmt::Display, net::SocketAddr, process::Command, sync::Arc};
 
 use anyhow::Result;
 use outlast_engine::crash::{CRASH, PAUSE, Point};
 
 use super::{LEASE, PATIENCE, World};
 use crate::{
-    drill::{plant::Plant, worker::Spec},
+    drill::{desk::DEPLOYMENT, plant::Plant, worker::Spec},
     process::Process,
 };
 
@@ -40,6 +40,14 @@ impl<'w> Program<'w> {
             Some(plant) if plant.broker().is_some() => this.set("plant", plant.as_str()),
             _ => this,
         }
+    }
+
+    pub(super) fn sender(world: &'w World, name: &str, provider: SocketAddr) -> Self {
+        let up = Some("worker is running");
+        Self::new(world, format!("sender-{name}"), "drill-sender", up)
+            .set("lease-ms", LEASE.as_millis())
+            .set("deployment", DEPLOYMENT)
+            .set("provider", provider)
     }
 
     fn new(world: &'w World, name: String, kind: &str, up: Option<&'static str>) -> Self {

@@ -47,11 +47,11 @@ impl fmt::Display for Rest {
     }
 }
 
-/// Of so many consumers; so many completions are not to come.
+/// `open` says how much is not done yet.
 pub(super) async fn until_rest(
     client: &Client,
-    (consumers, never): (usize, i64),
     allowed: Duration,
+    open: impl AsyncFn(&Client) -> Option<i64>,
 ) -> Rest {
     let began = Instant::now();
     let (mut commits, mut n) = (Duration::ZERO, 0);
@@ -65,7 +65,7 @@ pub(super) async fn until_rest(
         commits += asked.elapsed();
         n += 1;
         let slower = ((commits / n).as_secs_f64() / COMMIT.as_secs_f64()).max(1.0);
-        let open = outlast_checker::open_work(client, consumers).await.ok()? - never;
+        let open = open(client).await?;
         let took = began.elapsed();
         let in_time = took <= allowed.mul_f64(slower);
         let rest = Rest {
