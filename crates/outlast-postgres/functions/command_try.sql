@@ -98,7 +98,10 @@ begin
   delete from outlast._job_claimed c
   where c.id = _record.id and c.token = _record.token and exists (select from outlast._lease l where l.token = _record.token);
   if not found then
-    if result in ('settled', 'pending', 'rejected', 'obsolete') then
+    if result in ('rejected', 'obsolete') and outlast._may_be_an_echo(id) then
+      select * into strict m from outlast._command x where x.id = _record.id for update;
+      perform outlast._witness(m, 'late', result, false, reference, reason, answer, 'outlast');
+    elsif result in ('settled', 'pending', 'rejected', 'obsolete') then
       -- Who asked in vain for what is known by now has not contradicted it.
       perform outlast._told(id, 'late', result, answer, reference, reason, 'outlast');
     end if;
@@ -141,6 +144,18 @@ begin
       end if;
   end case;
   return (select x.state from outlast._command x where x.id = _record.id);
+end $$;
+
+-- Whether a refusal that comes late may only say that another send of the same was quicker: it was sent more than once, and its
+-- provider is not known to repeat its first answer.
+create or replace function outlast._may_be_an_echo(id uuid) returns boolean
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+  return (select count(*) > 1 from outlast._evidence e where e.command = _may_be_an_echo.id and e.what in ('sent', 'restored'))
+    and not (select m.replays from outlast._command m where m.id = _may_be_an_echo.id);
 end $$;
 
 -- The provider has it. It is asked again, or waited for, until a person must look.

@@ -142,3 +142,45 @@ async fn one_that_no_worker_survives_is_not_sent_for_ever() {
     assert_eq!(desk.incidents().await, ["unknown command"]);
     desk.must_be_sound().await;
 }
+
+#[tokio::test]
+async fn a_refusal_that_comes_late_is_the_end_of_a_single_send_and_may_be_the_echo_of_another() {
+    for (replays, sends, expected) in [
+        (false, 1, "rejected"),
+        (true, 2, "rejected"),
+        (false, 2, "unknown"),
+    ] {
+        let desk = Desk::new().await;
+        let contract = Contract { replays, ..KEYED };
+        let id = desk.accept("k").await;
+        let mut one = desk.take().await;
+        for nth in 1..=sends {
+            if nth > 1 {
+                one = desk.take_later().await;
+            }
+            assert!(desk.sent(&one, contract).await);
+            desk.lose().await;
+        }
+        assert_eq!(desk.record(&one, "rejected").await, "late");
+        assert_eq!(desk.state(id).await, expected, "{replays} {sends}");
+        desk.must_be_sound().await;
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_that_a_sleeper_hears_of_contradicts_nobody() {
+    let desk = Desk::new().await;
+    let id = desk.accept("k").await;
+    let sleeper = desk.take().await;
+    assert!(desk.sent(&sleeper, KEYED).await);
+    desk.lose().await;
+    let other = desk.take_later().await;
+    assert!(desk.sent(&other, KEYED).await);
+    assert_eq!(desk.record(&other, "settled").await, "settled");
+    assert_eq!(desk.record(&sleeper, "rejected").await, "late");
+    assert_eq!(desk.state(id).await, "settled");
+    assert!(desk.incidents().await.is_empty());
+    let heard = "select count(*) from outlast.evidence where what = 'late' and result = 'rejected' and not moved";
+    assert_eq!(sql::one::<i64>(&desk.client, heard, &[]).await, 1);
+    desk.must_be_sound().await;
+}
