@@ -166,12 +166,19 @@ begin
   return cardinality(old);
 end $$;
 
+-- With the marks that nobody has taken yet: one that has some is waiting, also one that nothing else is known of.
 create or replace view outlast.entity as
-select e.id, e.name, e.tenant, e.entity_id, case when s.state = 'done' then 'converged' else s.state end as state, s.class, s.reason, s.attempt,
-       e.marked_at, e.gone, s.due_at, e.converged_at, s.incident_at, e.again, e.refs is not null as has_refs,
+select e.id, coalesce(e.name, m.name) as name, coalesce(e.tenant, m.tenant) as tenant, coalesce(e.entity_id, m.entity_id) as entity_id,
+       case when s.state <> 'done' then s.state when m.n > 0 then 'waiting' else 'converged' end as state, s.class, s.reason,
+       coalesce(s.attempt, 0) as attempt, greatest(e.marked_at, m.newest) as marked_at, coalesce(e.gone, false) as gone, s.due_at,
+       case when m.n is null then e.converged_at end as converged_at, s.incident_at, coalesce(e.again, false) as again,
+       coalesce(m.n, 0) as unfolded, e.refs is not null as has_refs,
        (select count(*) from outlast._tombstone t where t.entity = e.id) as tombstones,
-       (select count(*) from outlast._late_refs l where l.entity = e.id) as late_refs, e.exclusive, e.fence,
+       (select count(*) from outlast._late_refs l where l.entity = e.id) as late_refs, e.exclusive, coalesce(e.fence, 0) as fence,
        j.schema_version as version, j.actor, j.correlation_id, j.causation_id, j.content_type, j.payload
 from outlast._entity e
-join outlast._job j on j.id = e.id
-cross join lateral outlast._job_status(e.id) s;
+full join (select x.name, x.tenant, x.entity_id, count(*) as n, max(x.marked_at) as newest
+           from outlast._entity_mark x group by x.name, x.tenant, x.entity_id) m
+  on m.name = e.name and m.tenant = e.tenant and m.entity_id = e.entity_id
+left join outlast._job j on j.id = e.id
+left join lateral outlast._job_status(e.id) s on e.id is not null;

@@ -158,16 +158,21 @@ async fn an_entity_that_no_worker_survives_runs_alone_and_is_stopped_at_the_thir
 async fn whoever_asks_how_an_entity_stands_is_told_of_marks_that_nobody_has_seen() {
     let office = Office::new().await;
     let look = "select concat_ws(' ', state, attempt, tombstones, unfolded, converged_at is not null) from outlast.entity_status('crm', 'a')";
+    let view = "select concat_ws(' ', state, attempt, tombstones, unfolded, converged_at is not null) from outlast.entity where entity_id = 'a'";
+    let stands = async |as_it_must: &str| {
+        assert_eq!(told(&office, look).await, as_it_must);
+        assert_eq!(told(&office, view).await, as_it_must, "in the view");
+    };
     office.changed("a").await;
-    assert_eq!(told(&office, look).await, "waiting 0 0 1 f");
+    stands("waiting 0 0 1 f").await;
     let one = office.take().await;
-    assert_eq!(told(&office, look).await, "running 1 0 0 f");
+    stands("running 1 0 0 f").await;
     office.complete(&one).await;
-    assert_eq!(told(&office, look).await, "converged 0 0 0 t");
+    stands("converged 0 0 0 t").await;
     office.deleted("a", "1").await;
-    assert_eq!(told(&office, look).await, "waiting 0 0 1 f");
+    stands("waiting 0 0 1 f").await;
     office.take().await;
-    assert_eq!(told(&office, look).await, "running 1 1 0 f");
+    stands("running 1 1 0 f").await;
     forward(&office.client, 1).await;
     let status = format!(
         "select kind || ' ' || state from outlast.status('{}')",
