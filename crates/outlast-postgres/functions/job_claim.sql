@@ -139,7 +139,7 @@ begin
   perform outlast._check_lease_ms(lease_ms);
   if coalesce(cardinality(names), 0) = 0 then return; end if;
   if array_to_string(names, ' ') like '%entity:%' then
-    perform outlast._fold_marks(5000);
+    perform outlast._fold_marks(2000);           -- as many as keep nobody else's claim waiting
   end if;
   paused := array(select p.name from outlast._job_pause p where p.name = any (names));
   if exists (select from outlast._job_later x where x.alone and x.name = any (names) and x.due_at <= at) then

@@ -244,7 +244,7 @@ async fn a_hundred_thousand_marks_of_one_hot_entity_are_taken_part_by_part() {
         .get(0)
     {
         let (token, ids) = store
-            .claim("a claim of 6,250 marks", 40_000, "crm", 50)
+            .claim("a claim of 2,500 marks", 5_000, "crm", 50)
             .await;
         claims += 1;
         runs += ids.len();
@@ -259,7 +259,7 @@ async fn a_hundred_thousand_marks_of_one_hot_entity_are_taken_part_by_part() {
                 .await;
         }
     }
-    assert_eq!((claims, runs), (16, 16));
+    assert_eq!((claims, runs), (40, 40));
     store.check();
     assert_eq!(sql::broken(&store.client).await, Vec::<String>::new());
 }
