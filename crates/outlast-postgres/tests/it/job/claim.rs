@@ -434,10 +434,10 @@ async fn a_runner_in_another_language_claims_completes_and_fails_jobs() {
         .await
         .expect("skips");
     assert_eq!(shop.state(sent[0]).await, "skipped");
+    // Not so soon that it comes with the next claim.
+    let fail = "select outlast.fail($1, $2, 'retry', 'why', 60000)";
     assert_eq!(
-        sql::fail(&shop.client, token, sent[1], "retry")
-            .await
-            .expect("fails"),
+        one::<String>(&shop.client, fail, &[&token, &sent[1]]).await,
         "retry"
     );
     // It is gone for good with one of them: found by the next claim of anybody, and, as it marks nothing, without a charge.
