@@ -2,7 +2,13 @@
 
 use std::process::Command;
 
-use outlast_testkit::pg;
+use outlast_testkit::{
+    pg,
+    provider::{
+        Provider,
+        order::{Entry, What},
+    },
+};
 
 #[tokio::test]
 async fn every_drivers_example_commits_booking_and_event_together_and_rolls_both_back() {
@@ -119,5 +125,63 @@ async fn the_bank_of_the_example_charges_nobody_twice() {
     assert_eq!(
         String::from_utf8_lossy(&again.stdout),
         "settled, settled, rejected, settled; 0 charges in the bank's books\n"
+    );
+}
+
+/// Runs an example before a provider of its own; what it said, and what the provider did.
+async fn before_a_provider(example: &str) -> (String, Vec<Entry>) {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(std::path::Path::parent).unwrap();
+    let database = pg::outlast().await;
+    let name = "select outlast._name_deployment('example')";
+    database.connect().await.batch_execute(name).await.unwrap();
+    let ledger = tempfile::tempdir().unwrap();
+    let provider = Provider::start(&ledger.path().join("ledger")).await;
+    let mut program = Command::new(folder.join("examples").join(example));
+    program.env("DATABASE_URL", database.url());
+    program.env("PROVIDER", provider.url());
+    let output = tokio::task::spawn_blocking(move || program.output());
+    let output = output.await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let effects = provider.orders().into_iter();
+    let effects = effects.filter(|entry| entry.what == What::Effect).collect();
+    (said, effects)
+}
+
+#[tokio::test]
+async fn each_payment_of_the_example_is_charged_once_and_no_more_is_refunded_than_was_paid() {
+    let (said, effects) = before_a_provider("payments").await;
+    let expected = "payment 1: 120.00 paid, refunded 60.00\npayment 2: 80.50 paid, refunded 0\n";
+    assert_eq!(said, expected);
+    let amounts: Vec<_> = effects.iter().map(|entry| &entry.body["amount"]).collect();
+    assert_eq!(amounts, ["120.00", "80.50", "60.00"]);
+    // The refund names the charge by the provider's own number.
+    assert_eq!(effects[2].body["refunds"], effects[0].number);
+}
+
+#[tokio::test]
+async fn no_notification_of_the_example_is_sent_again_because_another_one_failed() {
+    let (said, effects) = before_a_provider("notifications").await;
+    let expected = "ann by mail: settled\nann by push: abandoned\nann by sms: settled\n\
+                    bob by mail: settled\nbob by sms: not sent\n";
+    assert_eq!(said, expected);
+    let mut to: Vec<_> = effects
+        .iter()
+        .map(|entry| entry.body["to"].to_string())
+        .collect();
+    to.sort();
+    assert_eq!(
+        to,
+        [
+            "\"+49 1\"",
+            "\"ann@example.org\"",
+            "\"bob@example.org\"",
+            "\"phone-1\""
+        ]
     );
 }
