@@ -173,8 +173,8 @@ impl<S> Plan<S> {
     /// Whoever sends commands must know that its database is the one it should be: a copy of production, a restored one, or one of
     /// another environment would send them once more. Tests need none: they are the only ones on a database of their own.
     pub(crate) fn is_named(&self) -> Result<(), Error> {
-        let command = |job: &PlannedJob<S>| match of_queue(&job.handler.name) {
-            (name, true) => Some(name.to_owned()),
+        let command = |job: &PlannedJob<S>| match Kind::of_queue(&job.handler.name) {
+            (Kind::Command, name) => Some(name.to_owned()),
             _ => None,
         };
         match (
