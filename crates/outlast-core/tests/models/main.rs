@@ -4,6 +4,10 @@
 //! broken twins, each of which lacks one idea and must be found out. Where core has the rule, the model calls it.
 //! `./run prove models` runs them with larger amounts.
 
+mod account;
+mod command;
+mod entity;
+mod job;
 mod lease;
 mod parked;
 mod window;
