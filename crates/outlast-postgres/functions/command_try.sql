@@ -116,8 +116,9 @@ begin
   if not asked and result in ('not_applied', 'unsure') or asked and result = 'obsolete' then
     raise exception 'record %: % is no answer to that', id, result using errcode = 'OL005';
   end if;
-  if result in ('rejected', 'obsolete') and not asked and m.ambiguous and not m.replays then
-    -- An earlier send may have had the effect, and "insufficient funds" or "duplicate" be its echo.
+  if (result = 'rejected' and not m.replays or result = 'obsolete') and not asked and m.ambiguous then
+    -- An earlier send may have had the effect, and "insufficient funds" or "duplicate" be its echo. That there is nothing to do
+    -- is the handler's own word, of no provider, and says nothing about what was sent before.
     perform outlast._witness(m, 'answered', result, false, reference, reason, answer, null);
     update outlast._command x set was = 'running', state = 'unknown', version = x.version + 1, resend_ms = null where x.id = m.id returning * into m;
     perform outlast._when_unknown(m);
@@ -146,16 +147,15 @@ begin
   return (select x.state from outlast._command x where x.id = _record.id);
 end $$;
 
--- Whether a refusal that comes late may only say that another send of the same was quicker: it was sent more than once, and its
--- provider is not known to repeat its first answer.
+-- Whether a refusal that comes late may only say that another send of the same was quicker: it was sent more than once. Of a provider
+-- that repeats its first answer, too: after a proof it may be sent again when that has forgotten the key.
 create or replace function outlast._may_be_an_echo(id uuid) returns boolean
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 begin
-  return (select count(*) > 1 from outlast._evidence e where e.command = _may_be_an_echo.id and e.what in ('sent', 'restored'))
-    and not (select m.replays from outlast._command m where m.id = _may_be_an_echo.id);
+  return (select count(*) > 1 from outlast._evidence e where e.command = _may_be_an_echo.id and e.what in ('sent', 'restored'));
 end $$;
 
 -- The provider has it. It is asked again, or waited for, until a person must look.
