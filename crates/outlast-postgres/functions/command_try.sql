@@ -40,7 +40,8 @@ begin
     end if;
     update outlast._command x
     set was = 'waiting', state = 'running', version = x.version + 1, sent = true, not_applied = false,
-        first_sent_at = case when x.not_applied then at else coalesce(x.first_sent_at, at) end,
+        -- Never anew, not after a proof either: the provider may have known the key since the first time.
+        first_sent_at = coalesce(x.first_sent_at, at),
         resend_ms = _sent.resend_ms, looks_up = _sent.looks_up, replays = _sent.replays
     where x.id = m.id returning * into m;
     perform outlast._witness(m, 'sent', null, true, null, null, null, null);

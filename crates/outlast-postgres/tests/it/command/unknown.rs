@@ -147,8 +147,9 @@ async fn one_that_no_worker_survives_is_not_sent_for_ever() {
 async fn a_refusal_that_comes_late_is_the_end_of_a_single_send_and_may_be_the_echo_of_another() {
     for (replays, sends, expected) in [
         (false, 1, "rejected"),
-        (true, 2, "rejected"),
         (false, 2, "unknown"),
+        // It may have forgotten the key between the two.
+        (true, 2, "unknown"),
     ] {
         let desk = Desk::new().await;
         let contract = Contract { replays, ..KEYED };
@@ -183,4 +184,97 @@ async fn a_duplicate_that_a_sleeper_hears_of_contradicts_nobody() {
     let heard = "select count(*) from outlast.evidence where what = 'late' and result = 'rejected' and not moved";
     assert_eq!(sql::one::<i64>(&desk.client, heard, &[]).await, 1);
     desk.must_be_sound().await;
+}
+
+/// An earlier try that nobody waits for any more hears "key in use", or "duplicate": of the later one.
+#[tokio::test]
+async fn a_refusal_that_comes_late_is_believed_only_if_nothing_else_was_sent() {
+    for (result, replays, planted, expected) in [
+        ("rejected", false, false, "running"),
+        ("obsolete", false, false, "running"),
+        // It may have forgotten the key between the two.
+        ("rejected", true, false, "running"),
+        // What would happen without the guard.
+        ("rejected", false, true, "rejected"),
+    ] {
+        let desk = Desk::new().await;
+        if planted {
+            let guard = "select count(*) > 1";
+            desk.house
+                .plant("_may_be_an_echo", &[(guard, "select count(*) > 9")])
+                .await;
+        }
+        let contract = Contract { replays, ..KEYED };
+        let id = desk.accept("k").await;
+        let one = desk.take().await;
+        assert!(desk.sent(&one, contract).await);
+        desk.fail(&one, "unknown").await;
+        let two = desk.take_later().await;
+        assert!(desk.sent(&two, contract).await);
+        assert_eq!(desk.record(&one, result).await, "late");
+        assert_eq!(desk.state(id).await, expected, "{result} {replays}");
+        if expected == "running" {
+            assert_eq!(desk.record(&two, "settled").await, "settled");
+            assert_eq!(desk.record(&one, result).await, "late");
+            assert!(
+                desk.incidents().await.is_empty(),
+                "an echo contradicts nothing"
+            );
+        }
+        desk.must_be_sound().await;
+    }
+}
+
+#[tokio::test]
+async fn that_there_is_nothing_to_do_says_nothing_about_what_was_sent_before() {
+    let desk = Desk::new().await;
+    let contract = Contract {
+        replays: true,
+        looks: true,
+        ..KEYED
+    };
+    let id = desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, contract).await);
+    desk.fail(&one, "unknown").await;
+    let two = desk.take_later().await;
+    assert!(desk.sent(&two, contract).await);
+    assert_eq!(desk.record(&two, "obsolete").await, "unknown");
+    let look = desk.take_later().await;
+    assert_eq!(look.next, 'l', "the provider is asked");
+    assert_eq!(desk.record(&look, "settled").await, "settled");
+    assert_eq!(desk.state(id).await, "settled");
+    desk.must_be_sound().await;
+}
+
+/// The provider counts from when it first saw the key, whatever became of that send.
+#[tokio::test]
+async fn a_proof_lets_it_go_once_more_and_does_not_begin_its_window_anew() {
+    for planted in [false, true] {
+        let desk = Desk::new().await;
+        if planted {
+            let old = "first_sent_at = coalesce(x.first_sent_at, at),";
+            let anew = "first_sent_at = case when x.not_applied then at else coalesce(x.first_sent_at, at) end,";
+            desk.house.plant("_sent", &[(old, anew)]).await;
+        }
+        let contract = Contract {
+            looks: true,
+            ..KEYED
+        };
+        desk.accept("k").await;
+        let one = desk.take().await;
+        assert!(desk.sent(&one, contract).await);
+        let day = "update outlast._command set first_sent_at = first_sent_at - interval '1 day'";
+        sql::run(&desk.client, day).await;
+        desk.fail(&one, "unknown").await;
+        let look = desk.take_later().await;
+        assert_eq!(look.next, 'l', "its window is over");
+        assert_eq!(desk.record(&look, "not_applied").await, "waiting");
+        let again = desk.take().await;
+        assert!(desk.sent(&again, contract).await, "after the window, too");
+        desk.fail(&again, "unknown").await;
+        let next = desk.take_later().await.next;
+        assert_eq!(next, if planted { 's' } else { 'l' });
+        desk.must_be_sound().await;
+    }
 }
