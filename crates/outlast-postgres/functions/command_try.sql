@@ -14,6 +14,10 @@ declare
   m outlast._command;
   at timestamptz := outlast.clock();
 begin
+  -- A server that forgets this in a crash would let it be sent as if it never had been.
+  if current_setting('synchronous_commit') in ('off', 'local') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
   perform outlast._prove(_sent.token);
   for m in
     select x.* from outlast._command x join outlast._job_claimed c on c.id = x.id

@@ -204,3 +204,21 @@ async fn what_is_pending_is_asked_and_after_a_week_a_person_is() {
     assert!(desk.incidents().await.is_empty());
     desk.must_be_sound().await;
 }
+
+#[tokio::test]
+async fn that_it_leaves_is_durable_before_it_leaves() {
+    let desk = Desk::new().await;
+    desk.accept("k").await;
+    let one = desk.take().await;
+    sql::run(&desk.client, "begin; set local synchronous_commit = off").await;
+    assert!(desk.sent(&one, KEYLESS).await);
+    let commits: String = sql::one(
+        &desk.client,
+        "select current_setting('synchronous_commit')",
+        &[],
+    )
+    .await;
+    assert_eq!(commits, "on", "a crash of the server must not forget it");
+    sql::run(&desk.client, "commit").await;
+    desk.must_be_sound().await;
+}
