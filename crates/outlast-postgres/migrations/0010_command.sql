@@ -58,6 +58,7 @@ create table outlast._settlement (
   tenant          text not null,
   name            text not null,
   key             text not null,
+  nth             int not null,                -- of this key, from 1
   state           text not null check (state in ('settled', 'rejected', 'obsolete')),
   answer          bytea,
   reference       text,
@@ -65,7 +66,7 @@ create table outlast._settlement (
   actor           text not null,
   at              timestamptz not null
 );
-create index _settlement_key on outlast._settlement (tenant, name, key);
+create unique index _settlement_key on outlast._settlement (tenant, name, key, nth);
 create index _settlement_at on outlast._settlement (at);
 
 -- Provider accounts that say so, or fail, are left alone for a while; with a row only while that is so, or was lately.

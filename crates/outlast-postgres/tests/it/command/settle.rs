@@ -116,3 +116,52 @@ async fn a_settlement_and_the_acceptance_of_its_command_take_turns() {
     .await;
     desk.must_be_sound().await;
 }
+
+/// Above READ COMMITTED whoever waited for the other has a snapshot from before: he would not see him, and nobody would find what
+/// was told.
+#[tokio::test]
+async fn above_read_committed_a_settlement_and_an_acceptance_that_miss_each_other_are_tried_again()
+{
+    for isolation in ["repeatable read", "serializable"] {
+        for (first, second) in [("accept", "settle"), ("settle", "accept")] {
+            let desk = Desk::new().await;
+            let other = desk.house.connect().await;
+            let sql = |verb: &str| match verb {
+                "accept" => "select id::text from outlast.command('pay', '{}', 'k')",
+                _ => "select outlast.settle('pay', 'k', 'settled', '{\"id\": 1}')",
+            };
+            sql::run(
+                &other,
+                &format!("begin isolation level {isolation}; select 1"),
+            )
+            .await;
+            sql::run(&desk.client, sql(first)).await;
+            let missed = other.query(sql(second), &[]).await;
+            assert_eq!(sql::state(missed), "40001", "{second} in {isolation}");
+            sql::run(&other, "rollback").await;
+            sql::run(&other, &format!("begin isolation level {isolation}")).await;
+            sql::run(&other, sql(second)).await;
+            sql::run(&other, "commit").await;
+            assert_eq!(
+                desk.told().await,
+                [r#"{"settled":{"id": 1}}"#],
+                "{second} in {isolation}"
+            );
+            desk.must_be_sound().await;
+
+            // Where nothing is missed, nothing is in the way.
+            sql::run(&desk.client, &format!("begin isolation level {isolation}")).await;
+            for n in 0..2 {
+                let early = format!(
+                    "select outlast.settle('pay', 'new', 'settled', '{{\"id\": {}}}')",
+                    n / 2
+                );
+                sql::run(&desk.client, &early).await;
+            }
+            let id = desk.accept("new").await;
+            sql::run(&desk.client, "commit").await;
+            assert_eq!(desk.state(id).await, "settled");
+            desk.must_be_sound().await;
+        }
+    }
+}
