@@ -3,7 +3,7 @@
 
 use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
-use outlast_core::{Command, Failure, Found, Outcome, Sent, command::Policy};
+use outlast_core::{Command, Failure, Found, Outcome, Sent, command::Policy, text};
 use outlast_postgres::{
     Error,
     command::ANSWER_LIMIT,
@@ -95,6 +95,7 @@ fn settled<A: Serialize>(answer: &A) -> Result<Answered, Failure> {
             "settled, but its answer cannot be written as JSON: {why}"
         ))
     })?;
+    let json = without_nul(json);
     if json.len() > ANSWER_LIMIT {
         return Err(Failure::unknown(format_args!(
             "settled, but its answer of {} bytes is over the limit of {ANSWER_LIMIT}",
@@ -108,15 +109,41 @@ fn settled<A: Serialize>(answer: &A) -> Result<Answered, Failure> {
     })
 }
 
+/// PostgreSQL's texts have no NUL character, and what the provider did must not be unknown because it said one.
+fn without_nul(json: Vec<u8>) -> Vec<u8> {
+    const NUL: &[u8] = b"\\u0000";
+    if !json.windows(NUL.len()).any(|at| at == NUL) {
+        return json;
+    }
+    let mut kept = Vec::with_capacity(json.len());
+    let mut rest = &json[..];
+    while let Some(first) = rest.first() {
+        // A backslash begins a pair, or a code.
+        let take = match first {
+            b'\\' if rest.starts_with(NUL) => {
+                kept.extend_from_slice(b"\\ufffd");
+                rest = &rest[NUL.len()..];
+                continue;
+            }
+            b'\\' => 2.min(rest.len()),
+            _ => 1,
+        };
+        kept.extend_from_slice(&rest[..take]);
+        rest = &rest[take..];
+    }
+    kept
+}
+
 fn pending(reference: String) -> Answered {
     Answered {
         result: "pending",
-        reference: Some(reference),
+        reference: Some(reference.replace('\0', "")),
         ..Answered::default()
     }
 }
 
 fn because(result: &'static str, why: String) -> Answered {
+    let why = text::clean(&why, text::LIMIT);
     Answered {
         result,
         reason: Some(why).filter(|why| !why.is_empty()),
@@ -200,4 +227,23 @@ async fn recorded(context: &Context, (token, id): (Uuid, Uuid), said: &Answered)
         "{} was answered, and could not be recorded",
         said.result
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nul_character_of_an_answer_is_replaced_and_its_spelling_is_not() {
+        for (given, kept) in [
+            ("a\0b", r#""a\ufffdb""#),
+            ("\0\0", r#""\ufffd\ufffd""#),
+            (r"\u0000", r#""\\u0000""#),
+            ("\\\0", r#""\\\ufffd""#),
+            ("a\nb", r#""a\nb""#),
+        ] {
+            let answered = settled(&given).expect("it can be written");
+            assert_eq!(answered.answer.as_deref(), Some(kept.as_bytes()));
+        }
+    }
 }
