@@ -308,20 +308,41 @@ begin
   return 'retry';
 end $$;
 
--- A claim has ended with this command in it: its worker was lost, or has drained. What was sent may have had an effect.
+-- A claim has ended with this command in it: its worker was lost, or has drained. What was sent may have had an effect. A question
+-- to the provider has none; but of one that no worker survives the third is a person's, and until then it is asked alone.
+-- `started`: that it starts was on record; `lost`: the worker was.
 -- from: running, unknown, pending, waiting; to: unknown, pending, waiting.
-create or replace function outlast._lose_command(id uuid) returns void
+create or replace function outlast._lose_command(id uuid, started boolean, lost boolean) returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
   m outlast._command;
+  deaths int;
 begin
   select * into strict m from outlast._command x where x.id = _lose_command.id for update;
-  if m.next = 'p' then
-    perform outlast._pend(m, null, null);
-  elsif m.next = 'l' then
-    perform outlast._when_unknown(m);
+  if m.next in ('l', 'p') then
+    if lost then
+      insert into outlast._job_state as x (id, lapses, crashes, changed_at)
+      values (m.id, 1, started::int, outlast.clock())
+      on conflict (id) do update set lapses = x.lapses + 1, crashes = x.crashes + excluded.crashes, changed_at = excluded.changed_at
+      returning x.crashes into deaths;
+      if deaths >= 3 then
+        perform outlast._incident(id, 'crashed', format('the worker was lost %s times while it asked what became of this command', deaths));
+        return;
+      end if;
+      if m.next = 'l' then
+        update outlast._command x set looks = x.looks + 1 where x.id = m.id returning * into m;
+      end if;
+    end if;
+    if m.next = 'p' then
+      perform outlast._pend(m, null, null);
+    else
+      perform outlast._when_unknown(m);
+    end if;
+    if deaths > 0 then
+      update outlast._job_later x set alone = true where x.id = m.id;
+    end if;
   elsif m.state = 'running' then
     update outlast._command x set was = 'running', state = 'unknown', version = x.version + 1, ambiguous = true where x.id = m.id returning * into m;
     perform outlast._witness(m, 'lost', null, true, null, 'its worker was lost, or has stopped, while it was on its way', null, null);

@@ -262,7 +262,7 @@ begin
     n := n + 1;
     s := null;
     if exists (select from outlast._command m where m.id = c.id) then
-      perform outlast._lose_command(c.id);
+      perform outlast._lose_command(c.id, c.started, lost);
       continue;
     end if;
     if lost then

@@ -90,6 +90,7 @@ begin
   for i in 1..coalesce(cardinality(names), 0) loop
     select x.id into one from outlast._job_later x join outlast._job j on j.id = x.id
     where x.alone and x.name = names[i] and x.due_at <= at and j.schema_version <= versions[i]
+      and not outlast._account_paused(j.account)
     order by x.due_at limit 1 for update of x skip locked;
     continue when not found;
     delete from outlast._job_later x where x.id = one;
@@ -227,6 +228,9 @@ begin
   end loop;
   if cardinality(ids) = 0 then
     jobs := null;
+    -- Behind all that has to wait there may be what has not: whoever sleeps looks again.
+    perform nextval('outlast._event_id');
+    perform outlast._woken();
     return;
   end if;
   if entities then

@@ -5,6 +5,7 @@ mod account;
 mod exclusive;
 mod life;
 mod random;
+mod reported;
 mod resolve;
 mod restore;
 mod settle;

@@ -12,6 +12,7 @@ mod lapse;
 mod operators;
 mod races;
 mod random;
+mod reported;
 mod restore;
 mod soundness;
 
