@@ -78,6 +78,11 @@ fn drains(judge: &Judge, goals: &mut Vec<Goal>) {
         handlers.as_deref(),
         1.5,
     ));
+    for (workload, fastest) in [("drain", &fastest), ("handlers", &handlers)] {
+        let what = "the fastest peer's rate, by jobs";
+        let peer = fastest.as_deref();
+        goals.extend(judge.times_of("outlast jobs, best", workload, what, "rate", peer, 1.5));
+    }
     for (workload, who, floor) in [
         ("drain", BASE, "by-hand, best"),
         ("drain", "outlast, tx", "by-hand, tx"),
@@ -214,7 +219,7 @@ fn faults(judge: &Judge, goals: &mut Vec<Goal>) {
         let ours = samples
             .whos()
             .into_iter()
-            .filter(|who| who.starts_with("outlast, "));
+            .filter(|who| who.starts_with("outlast"));
         let values = ours.flat_map(|who| samples.values(&who, "", name));
         if let Some(worst) = values.max_by(f64::total_cmp) {
             goals.push(judge.plain(workload, aim, number(worst, 0), worst == 0.0));

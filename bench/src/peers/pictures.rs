@@ -55,7 +55,7 @@ pub fn write(book: &Book, folder: &Path) -> Result<()> {
         let bar = |who: String| {
             Some(Bar {
                 value: samples.median(&who, case, number)?,
-                ours: who.starts_with("outlast, "),
+                ours: who.starts_with("outlast"),
                 floor: who.starts_with("by-hand"),
                 label: who,
             })

@@ -27,6 +27,7 @@ pub enum Form {
 
 /// The contestant whose figures the others' are compared with.
 pub const OURS: &str = "outlast";
+pub const OUR_JOBS: &str = "outlast jobs";
 
 pub struct Stage {
     pub server: Server,

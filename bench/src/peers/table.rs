@@ -138,7 +138,7 @@ fn rows_of(layout: &Layout, samples: &Samples, case: &str, rows: &[(f64, String)
     out.push_str(&"--:|".repeat(columns.len()));
     out.push_str(if words { "---|\n" } else { "\n" });
     for (_, who) in rows {
-        let mine = if who.starts_with("outlast, ") {
+        let mine = if who.starts_with("outlast") {
             format!("**{who}**")
         } else {
             who.clone()

@@ -4,14 +4,14 @@ use super::Goal;
 use crate::{
     peers::{
         book::Book,
-        stage::OURS,
+        stage::{OUR_JOBS, OURS},
         table::{BASE, number},
     },
     report::spread,
 };
 
 /// In the names of `adapters.toml`: what is no peer.
-const FLOOR: &str = "by-hand";
+const NO_PEERS: [&str; 3] = [OURS, OUR_JOBS, "by-hand"];
 
 pub struct Judge<'a> {
     pub book: &'a Book,
@@ -41,7 +41,7 @@ impl Judge<'_> {
             .unwrap_or_default();
         let peer = |who: &String| {
             let adapter = who.rsplit_once(", ").map_or("", |(adapter, _)| adapter);
-            ![OURS, FLOOR].contains(&adapter)
+            !NO_PEERS.contains(&adapter)
         };
         whos.into_iter().filter(peer).collect()
     }
@@ -69,7 +69,20 @@ impl Judge<'_> {
         peer: Option<&str>,
         least: f64,
     ) -> Option<Goal> {
-        let ratio = self.ratio(workload, name, (BASE, ""), (peer?, ""))?;
+        self.times_of(BASE, workload, what, name, peer, least)
+    }
+
+    /// As [`Judge::times`], of another one than `outlast, best`.
+    pub fn times_of(
+        &self,
+        who: &str,
+        workload: &'static str,
+        what: &str,
+        name: &str,
+        peer: Option<&str>,
+        least: f64,
+    ) -> Option<Goal> {
+        let ratio = self.ratio(workload, name, (who, ""), (peer?, ""))?;
         let aim = format!("at least {least} × {what}");
         Some(self.plain(
             workload,
