@@ -68,7 +68,7 @@ CREATE TYPE outlast._job_group AS (
 );
 
 CREATE DOMAIN outlast._job_kind AS "char"
-	CONSTRAINT _job_kind_check CHECK ((VALUE = ANY (ARRAY['j'::"char", 'c'::"char"])));
+	CONSTRAINT _job_kind_check CHECK ((VALUE = ANY (ARRAY['j'::"char", 'c'::"char", 'e'::"char"])));
 
 CREATE TYPE outlast._keyed AS (
 	slot smallint,
@@ -146,7 +146,8 @@ CREATE TYPE outlast._taken_job AS (
 	state text,
 	moves integer,
 	provider_key text,
-	reference text
+	reference text,
+	entity jsonb
 );
 
 CREATE TYPE outlast._tick AS (
@@ -159,6 +160,27 @@ CREATE TYPE outlast._tick AS (
 	young xid8,
 	young_at timestamp with time zone,
 	base bigint
+);
+
+CREATE TABLE outlast._job (
+    id uuid NOT NULL,
+    kind outlast._job_kind NOT NULL,
+    name text NOT NULL,
+    tenant text NOT NULL,
+    key text,
+    account text NOT NULL,
+    priority smallint NOT NULL,
+    attempts smallint,
+    schema_version smallint NOT NULL,
+    accepted_at timestamp with time zone NOT NULL,
+    correlation_id uuid,
+    causation_id uuid,
+    source text,
+    actor text,
+    traceparent text,
+    content_type text NOT NULL,
+    codec_key text,
+    payload bytea NOT NULL
 );
 
 CREATE TABLE outlast._consumer (
@@ -229,6 +251,28 @@ CREATE TABLE outlast._lease (
     expires_at timestamp with time zone NOT NULL
 )
 WITH (fillfactor='50');
+
+CREATE TABLE outlast._entity (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    tenant text NOT NULL,
+    entity_id text NOT NULL,
+    exclusive text,
+    marked_at timestamp with time zone NOT NULL,
+    gone boolean DEFAULT false NOT NULL,
+    again boolean DEFAULT false NOT NULL,
+    seen bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    fence bigint DEFAULT 0 NOT NULL,
+    converged_at timestamp with time zone,
+    converged_by uuid,
+    refs bytea,
+    refs_codec_key text,
+    refs_digest bytea,
+    kept_now boolean DEFAULT false NOT NULL,
+    CONSTRAINT _entity_check CHECK (((refs IS NULL) = (refs_digest IS NULL))),
+    CONSTRAINT _entity_check1 CHECK (((converged_at IS NULL) OR (NOT again)))
+)
+WITH (fillfactor='80');
 
 CREATE TABLE outlast._endpoint (
     name text NOT NULL,
@@ -374,6 +418,11 @@ CREATE TABLE outlast._route (
     CONSTRAINT _route_types_check CHECK (((cardinality(types) >= 1) AND (cardinality(types) <= 1000)))
 );
 
+CREATE FUNCTION outlast.abandon_entity(name text, entity_id text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.abandon_job(id uuid, reason text, actor text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -402,6 +451,11 @@ CREATE FUNCTION outlast.change_lanes(consumer text, lanes integer, actor text DE
     SET lock_timeout TO '8s'
     AS ..;
 
+CREATE FUNCTION outlast.changed(name text, entity_id text, tenant text DEFAULT ''::text, exclusive text DEFAULT NULL::text, payload text DEFAULT NULL::text, version integer DEFAULT 1, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, bytes bytea DEFAULT NULL::bytea, content_type text DEFAULT 'application/json'::text, codec_key text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.claim(kind text, name text, n integer DEFAULT 1, lease_ms integer DEFAULT 15000, holder text DEFAULT NULL::text) RETURNS TABLE(token uuid, id uuid, key text, tenant text, attempt integer, version integer, payload bytea, content_type text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -417,6 +471,11 @@ CREATE FUNCTION outlast.command(name text, payload text, key text, tenant text D
     AS ..;
 
 CREATE FUNCTION outlast.complete(token uuid, id uuid, outcome text DEFAULT 'done'::text, reason text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.deleted(name text, entity_id text, refs text, tenant text DEFAULT ''::text, exclusive text DEFAULT NULL::text, payload text DEFAULT NULL::text, version integer DEFAULT 1, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, bytes bytea DEFAULT NULL::bytea, content_type text DEFAULT 'application/json'::text, codec_key text DEFAULT NULL::text, refs_bytes bytea DEFAULT NULL::bytea, refs_codec_key text DEFAULT NULL::text, refs_digest bytea DEFAULT NULL::bytea) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -446,6 +505,22 @@ CREATE FUNCTION outlast.enqueue(name text, payload text DEFAULT NULL::text, key 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.entity_status(name text, entity_id text, tenant text DEFAULT ''::text) RETURNS TABLE(id uuid, state text, reason text, attempt integer, marked_at timestamp with time zone, due_at timestamp with time zone, converged_at timestamp with time zone, incident_at timestamp with time zone, tombstones integer, unfolded integer)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS ..;
+
+CREATE FUNCTION outlast.entity_try(token uuid, id uuid) RETURNS TABLE(fence bigint, refs text, tombstone bigint, deleted text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.exclude(key text, lease_ms integer DEFAULT 15000, tenant text DEFAULT ''::text, holder text DEFAULT NULL::text) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.fail(token uuid, id uuid, class text, reason text, after_ms bigint DEFAULT NULL::bigint) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -456,7 +531,17 @@ CREATE FUNCTION outlast.fence(token uuid) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
-CREATE FUNCTION outlast.limit_account(account text, concurrency integer DEFAULT NULL::integer, rate double precision DEFAULT NULL::double precision, burst integer DEFAULT 1, actor text DEFAULT NULL::text) RETURNS void
+CREATE FUNCTION outlast.keep(token uuid, id uuid, refs text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.limit_account(account text, concurrency integer DEFAULT NULL::integer, rate double precision DEFAULT NULL::double precision, burst integer DEFAULT 1, circuit integer DEFAULT 5, circuit_pause_s integer DEFAULT 60, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.note_refs(name text, entity_id text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -467,6 +552,11 @@ CREATE FUNCTION outlast.pause(consumer text, reason text) RETURNS void
     AS ..;
 
 CREATE FUNCTION outlast.pause_account(account text, reason text, actor text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.pause_entity(name text, reason text, actor text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -522,6 +612,11 @@ CREATE FUNCTION outlast.resume_account(account text, actor text DEFAULT NULL::te
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
 
+CREATE FUNCTION outlast.resume_entity(name text, actor text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
 CREATE FUNCTION outlast.resume_job(name text, actor text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -534,6 +629,11 @@ CREATE FUNCTION outlast.retire_consumer(consumer text, reason text, actor text D
     AS ..;
 
 CREATE FUNCTION outlast.retry(consumer text, id uuid, actor text DEFAULT NULL::text, OUT outcome text, OUT behind integer, OUT changed boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.retry_entity(name text, entity_id text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -588,10 +688,14 @@ CREATE TABLE outlast._account_limit (
     concurrency integer,
     rate double precision,
     burst integer DEFAULT 1 NOT NULL,
+    circuit integer DEFAULT 5 NOT NULL,
+    circuit_pause_s integer DEFAULT 60 NOT NULL,
     tokens double precision DEFAULT 1 NOT NULL,
     filled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT _account_limit_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
+    CONSTRAINT _account_limit_circuit_check CHECK (((circuit >= 1) AND (circuit <= 1000))),
+    CONSTRAINT _account_limit_circuit_pause_s_check CHECK (((circuit_pause_s >= 1) AND (circuit_pause_s <= 3600))),
     CONSTRAINT _account_limit_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 10000))),
     CONSTRAINT _account_limit_name_check CHECK (((name <> ''::text) AND (length(name) <= 200))),
     CONSTRAINT _account_limit_rate_check CHECK (((rate > (0)::double precision) AND (rate <= (100000)::double precision)))
@@ -670,6 +774,34 @@ CREATE TABLE outlast._delivered (
     CONSTRAINT _delivered_check CHECK (((key IS NULL) OR ((tenant IS NOT NULL) AND (log_id IS NOT NULL)))),
     CONSTRAINT _delivered_check1 CHECK (((envelope IS NULL) = (payload IS NULL))),
     CONSTRAINT _delivered_check2 CHECK (((envelope IS NULL) OR (token IS NOT NULL)))
+);
+
+CREATE TABLE outlast._entity_look (
+    xid xid8 NOT NULL,
+    below bigint NOT NULL,
+    next bigint NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE outlast._entity_mark (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    tenant text NOT NULL,
+    entity_id text NOT NULL,
+    exclusive text,
+    schema_version smallint NOT NULL,
+    marked_at timestamp with time zone NOT NULL,
+    correlation_id uuid,
+    causation_id uuid,
+    actor text,
+    traceparent text,
+    content_type text NOT NULL,
+    codec_key text,
+    payload bytea,
+    refs bytea,
+    refs_codec_key text,
+    refs_digest bytea,
+    CONSTRAINT _entity_mark_check CHECK (((refs IS NULL) = (refs_digest IS NULL)))
 );
 
 CREATE TABLE outlast._event_0 (
@@ -799,27 +931,6 @@ CREATE TABLE outlast._house (
     CONSTRAINT _house_one_check CHECK (one)
 );
 
-CREATE TABLE outlast._job (
-    id uuid NOT NULL,
-    kind outlast._job_kind NOT NULL,
-    name text NOT NULL,
-    tenant text NOT NULL,
-    key text,
-    account text NOT NULL,
-    priority smallint NOT NULL,
-    attempts smallint,
-    schema_version smallint NOT NULL,
-    accepted_at timestamp with time zone NOT NULL,
-    correlation_id uuid,
-    causation_id uuid,
-    source text,
-    actor text,
-    traceparent text,
-    content_type text NOT NULL,
-    codec_key text,
-    payload bytea NOT NULL
-);
-
 CREATE TABLE outlast._job_claimed (
     id uuid NOT NULL,
     token uuid NOT NULL,
@@ -892,6 +1003,24 @@ CREATE TABLE outlast._key_seq (
     type text NOT NULL,
     key text NOT NULL,
     last bigint NOT NULL
+);
+
+CREATE TABLE outlast._late_refs (
+    id bigint NOT NULL,
+    entity uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    token uuid NOT NULL,
+    refs bytea NOT NULL,
+    codec_key text
+);
+
+ALTER TABLE outlast._late_refs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME outlast._late_refs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE outlast._lease_floor (
@@ -1046,6 +1175,7 @@ CREATE TABLE outlast._settlement (
     tenant text NOT NULL,
     name text NOT NULL,
     key text NOT NULL,
+    nth integer NOT NULL,
     state text NOT NULL,
     answer bytea,
     reference text,
@@ -1068,6 +1198,16 @@ CREATE TABLE outlast._started (
     token uuid NOT NULL,
     seq bigint NOT NULL,
     ids uuid[] NOT NULL
+);
+
+CREATE TABLE outlast._tombstone (
+    id bigint NOT NULL,
+    entity uuid NOT NULL,
+    digest bytea NOT NULL,
+    refs bytea NOT NULL,
+    codec_key text,
+    actor text,
+    deleted_at timestamp with time zone NOT NULL
 );
 
 CREATE TABLE outlast._unfolded (
@@ -1100,7 +1240,9 @@ CREATE VIEW outlast.account AS
     a.since,
     l.concurrency,
     l.rate,
-    l.burst
+    l.burst,
+    COALESCE(l.circuit, 5) AS circuit,
+    COALESCE(l.circuit_pause_s, 60) AS circuit_pause_s
    FROM (outlast._account a
      FULL JOIN outlast._account_limit l ON ((l.name = a.name)));
 
@@ -1217,6 +1359,55 @@ CREATE VIEW outlast.consumer AS
    FROM (outlast._consumer c
      CROSS JOIN LATERAL outlast._whereabouts(c.id) s(ids, bytes, side_lanes, moved_at));
 
+CREATE VIEW outlast.entity AS
+ SELECT e.id,
+    COALESCE(e.name, m.name) AS name,
+    COALESCE(e.tenant, m.tenant) AS tenant,
+    COALESCE(e.entity_id, m.entity_id) AS entity_id,
+        CASE
+            WHEN (s.state <> 'done'::text) THEN s.state
+            WHEN (m.n > 0) THEN 'waiting'::text
+            ELSE 'converged'::text
+        END AS state,
+    s.class,
+    s.reason,
+    COALESCE(s.attempt, 0) AS attempt,
+    GREATEST(e.marked_at, m.newest) AS marked_at,
+    COALESCE(e.gone, false) AS gone,
+    s.due_at,
+        CASE
+            WHEN (m.n IS NULL) THEN e.converged_at
+            ELSE NULL::timestamp with time zone
+        END AS converged_at,
+    s.incident_at,
+    COALESCE(e.again, false) AS again,
+    COALESCE(m.n, (0)::bigint) AS unfolded,
+    (e.refs IS NOT NULL) AS has_refs,
+    ( SELECT count(*) AS count
+           FROM outlast._tombstone t
+          WHERE (t.entity = e.id)) AS tombstones,
+    ( SELECT count(*) AS count
+           FROM outlast._late_refs l
+          WHERE (l.entity = e.id)) AS late_refs,
+    e.exclusive,
+    COALESCE(e.fence, (0)::bigint) AS fence,
+    j.schema_version AS version,
+    j.actor,
+    j.correlation_id,
+    j.causation_id,
+    j.content_type,
+    j.payload
+   FROM (((outlast._entity e
+     FULL JOIN ( SELECT x.name,
+            x.tenant,
+            x.entity_id,
+            count(*) AS n,
+            max(x.marked_at) AS newest
+           FROM outlast._entity_mark x
+          GROUP BY x.name, x.tenant, x.entity_id) m ON (((m.name = e.name) AND (m.tenant = e.tenant) AND (m.entity_id = e.entity_id))))
+     LEFT JOIN outlast._job j ON ((j.id = e.id)))
+     LEFT JOIN LATERAL outlast._job_status(e.id) s(state, reason, attempt, due_at, ended_at, incident_at, class) ON ((e.id IS NOT NULL)));
+
 CREATE VIEW outlast.event AS
  SELECT _event.event_id AS id,
     _event.type,
@@ -1254,130 +1445,21 @@ CREATE VIEW outlast.evidence AS
    FROM outlast._evidence e;
 
 CREATE VIEW outlast.incident AS
- SELECT
-        CASE p.class
-            WHEN 'too-old'::text THEN 'too-old delivery'::text
-            ELSE 'quarantined event'::text
-        END AS kind,
-    c.name AS consumer,
-    c.owner,
-    p.event_id AS about,
-    p.type,
-    p.tenant,
-    p.key,
-    p.class,
-    p.failures,
-    p.reason,
-    p.signature,
-    p.changed_at AS opened_at,
-    (p.schema_version)::integer AS version,
-    (1)::bigint AS count
-   FROM (outlast._parked p
-     JOIN outlast._consumer c ON ((c.id = p.consumer)))
-  WHERE (p.state = 'quarantined'::text)
-UNION ALL
- SELECT 'waiting version'::text AS kind,
-    w.consumer,
-    w.owner,
-    w.about,
-    w.type,
-    ''::text AS tenant,
+SELECT
+    NULL::text AS kind,
+    NULL::text AS consumer,
+    NULL::text AS owner,
+    NULL::uuid AS about,
+    NULL::text AS type,
+    NULL::text AS tenant,
     NULL::text AS key,
-    'waiting-version'::text AS class,
-    0 AS failures,
-    format('%s of %s version %s wait for a worker that knows it'::text, w.count, w.type, w.version) AS reason,
-    outlast._signature(w.type, 'waiting-version'::text, NULL::text) AS signature,
-    w.oldest AS opened_at,
-    w.version,
-    w.count
-   FROM ( SELECT c.name AS consumer,
-            c.owner,
-            (array_agg(p.event_id ORDER BY p.changed_at, p.log_id))[1] AS about,
-            p.type,
-            (p.schema_version)::integer AS version,
-            count(*) AS count,
-            min(p.changed_at) AS oldest
-           FROM (outlast._parked p
-             JOIN outlast._consumer c ON ((c.id = p.consumer)))
-          WHERE (p.state = 'waiting-version'::text)
-          GROUP BY c.name, c.owner, p.type, p.schema_version) w
-  WHERE (w.oldest < (outlast.clock() - outlast._setting_interval('parked.version_incident'::text)))
-UNION ALL
- SELECT 'paused lane'::text AS kind,
-    c.name AS consumer,
-    c.owner,
-    k.leader AS about,
-    COALESCE(p.type, ''::text) AS type,
-    k.tenant,
-    k.key,
-    COALESCE(p.class, 'behind'::text) AS class,
-    COALESCE(p.failures, 0) AS failures,
-    format('%s events are behind this one: the lane of their key is not read'::text, k.behind) AS reason,
-    p.signature,
-    k.since AS opened_at,
-    (p.schema_version)::integer AS version,
-    (k.behind)::bigint AS count
-   FROM ((outlast._parked_key k
-     JOIN outlast._consumer c ON ((c.id = k.consumer)))
-     LEFT JOIN outlast._parked p ON (((p.consumer = k.consumer) AND (p.event_id = k.leader))))
-  WHERE k.at_limit
-UNION ALL
- SELECT 'unreadable message'::text AS kind,
-    c.name AS consumer,
-    c.owner,
-    u.id AS about,
-    ''::text AS type,
-    ''::text AS tenant,
-    NULL::text AS key,
-    'permanent'::text AS class,
-    0 AS failures,
-    u.why AS reason,
-    outlast._signature(''::text, 'unreadable'::text, u.why) AS signature,
-    u.first_at AS opened_at,
+    NULL::text AS class,
+    NULL::integer AS failures,
+    NULL::text AS reason,
+    NULL::text AS signature,
+    NULL::timestamp with time zone AS opened_at,
     NULL::integer AS version,
-    u.seen AS count
-   FROM (outlast._unreadable u
-     JOIN outlast._consumer c ON ((c.id = u.consumer)))
-UNION ALL
- SELECT
-        CASE
-            WHEN ((j.kind)::"char" = 'j'::"char") THEN 'stopped job'::text
-            WHEN (s.class = 'unknown'::text) THEN 'unknown command'::text
-            ELSE 'stopped command'::text
-        END AS kind,
-    j.name AS consumer,
-    NULL::text AS owner,
-    j.id AS about,
-    j.name AS type,
-    j.tenant,
-    j.key,
-    s.class,
-    s.failures,
-    s.reason,
-    s.signature,
-    s.incident_at AS opened_at,
-    (j.schema_version)::integer AS version,
-    1 AS count
-   FROM (outlast._job_state s
-     JOIN outlast._job j ON ((j.id = s.id)))
-  WHERE (s.incident_at IS NOT NULL)
-UNION ALL
- SELECT 'contradicted command'::text AS kind,
-    j.name AS consumer,
-    NULL::text AS owner,
-    j.id AS about,
-    j.name AS type,
-    j.tenant,
-    j.key,
-    'contradicted'::text AS class,
-    0 AS failures,
-    c.reason,
-    outlast._signature(j.name, 'contradicted'::text, c.reason) AS signature,
-    c.at AS opened_at,
-    (j.schema_version)::integer AS version,
-    1 AS count
-   FROM (outlast._contradiction c
-     JOIN outlast._job j ON ((j.id = c.command)));
+    NULL::bigint AS count;
 
 CREATE VIEW outlast.job AS
  SELECT j.id,
@@ -1609,6 +1691,18 @@ ALTER TABLE ONLY outlast._delivered
 ALTER TABLE ONLY outlast._endpoint
     ADD CONSTRAINT _endpoint_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY outlast._entity_look
+    ADD CONSTRAINT _entity_look_pkey PRIMARY KEY (xid);
+
+ALTER TABLE ONLY outlast._entity_mark
+    ADD CONSTRAINT _entity_mark_pkey PRIMARY KEY (id, marked_at);
+
+ALTER TABLE ONLY outlast._entity
+    ADD CONSTRAINT _entity_name_tenant_entity_id_key UNIQUE (name, tenant, entity_id);
+
+ALTER TABLE ONLY outlast._entity
+    ADD CONSTRAINT _entity_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._event
     ADD CONSTRAINT _event_pkey PRIMARY KEY (slot, id);
 
@@ -1675,6 +1769,9 @@ ALTER TABLE ONLY outlast._job_state
 ALTER TABLE ONLY outlast._key_seq
     ADD CONSTRAINT _key_seq_pkey PRIMARY KEY (tenant, type, key);
 
+ALTER TABLE ONLY outlast._late_refs
+    ADD CONSTRAINT _late_refs_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._lease_floor
     ADD CONSTRAINT _lease_floor_pkey PRIMARY KEY (consumer, lane, seq);
 
@@ -1735,6 +1832,9 @@ ALTER TABLE ONLY outlast._settlement
 ALTER TABLE ONLY outlast._started
     ADD CONSTRAINT _started_pkey PRIMARY KEY (token, seq);
 
+ALTER TABLE ONLY outlast._tombstone
+    ADD CONSTRAINT _tombstone_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY outlast._unfolded
     ADD CONSTRAINT _unfolded_pkey PRIMARY KEY (slot, consumer, event_id);
 
@@ -1746,6 +1846,8 @@ CREATE INDEX _dedup_taken ON outlast._dedup USING btree (taken_at);
 CREATE INDEX _delivered_lost ON outlast._delivered USING btree (since) WHERE (token IS NULL);
 
 CREATE INDEX _delivered_token ON outlast._delivered USING btree (token) WHERE (token IS NOT NULL);
+
+CREATE INDEX _entity_converged ON outlast._entity USING btree (converged_at) WHERE ((refs IS NULL) AND (converged_at IS NOT NULL));
 
 CREATE UNIQUE INDEX _event_event_id ON ONLY outlast._event USING btree (event_id, slot);
 
@@ -1781,6 +1883,8 @@ CREATE UNIQUE INDEX _job_ready_id ON outlast._job_ready USING btree (id);
 
 CREATE INDEX _job_state_incident ON outlast._job_state USING btree (incident_at) WHERE (incident_at IS NOT NULL);
 
+CREATE INDEX _late_refs_entity ON outlast._late_refs USING btree (entity);
+
 CREATE UNIQUE INDEX _lease_batch ON outlast._lease USING btree (consumer, lane, seq) WHERE (lane IS NOT NULL);
 
 CREATE INDEX _lease_delivered ON outlast._lease USING btree (consumer) WHERE (lane IS NULL);
@@ -1815,7 +1919,11 @@ CREATE INDEX _parked_waiting ON outlast._parked USING btree (consumer, type, sch
 
 CREATE INDEX _settlement_at ON outlast._settlement USING btree (at);
 
-CREATE INDEX _settlement_key ON outlast._settlement USING btree (tenant, name, key);
+CREATE UNIQUE INDEX _settlement_key ON outlast._settlement USING btree (tenant, name, key, nth);
+
+CREATE INDEX _tombstone_digest ON outlast._tombstone USING btree (entity, digest);
+
+CREATE INDEX _tombstone_entity ON outlast._tombstone USING btree (entity, id);
 
 ALTER INDEX outlast._event_event_id ATTACH PARTITION outlast._event_0_event_id_slot_idx;
 
@@ -1826,6 +1934,151 @@ ALTER INDEX outlast._event_pkey ATTACH PARTITION outlast._event_0_pkey;
 ALTER INDEX outlast._event_xid ATTACH PARTITION outlast._event_0_xid_id_idx;
 
 ALTER INDEX outlast._processed_event_pkey ATTACH PARTITION outlast._processed_event_0_pkey;
+
+CREATE OR REPLACE VIEW outlast.incident AS
+ SELECT
+        CASE p.class
+            WHEN 'too-old'::text THEN 'too-old delivery'::text
+            ELSE 'quarantined event'::text
+        END AS kind,
+    c.name AS consumer,
+    c.owner,
+    p.event_id AS about,
+    p.type,
+    p.tenant,
+    p.key,
+    p.class,
+    p.failures,
+    p.reason,
+    p.signature,
+    p.changed_at AS opened_at,
+    (p.schema_version)::integer AS version,
+    (1)::bigint AS count
+   FROM (outlast._parked p
+     JOIN outlast._consumer c ON ((c.id = p.consumer)))
+  WHERE (p.state = 'quarantined'::text)
+UNION ALL
+ SELECT 'waiting version'::text AS kind,
+    w.consumer,
+    w.owner,
+    w.about,
+    w.type,
+    ''::text AS tenant,
+    NULL::text AS key,
+    'waiting-version'::text AS class,
+    0 AS failures,
+    format('%s of %s version %s wait for a worker that knows it'::text, w.count, w.type, w.version) AS reason,
+    outlast._signature(w.type, 'waiting-version'::text, NULL::text) AS signature,
+    w.oldest AS opened_at,
+    w.version,
+    w.count
+   FROM ( SELECT c.name AS consumer,
+            c.owner,
+            (array_agg(p.event_id ORDER BY p.changed_at, p.log_id))[1] AS about,
+            p.type,
+            (p.schema_version)::integer AS version,
+            count(*) AS count,
+            min(p.changed_at) AS oldest
+           FROM (outlast._parked p
+             JOIN outlast._consumer c ON ((c.id = p.consumer)))
+          WHERE (p.state = 'waiting-version'::text)
+          GROUP BY c.name, c.owner, p.type, p.schema_version) w
+  WHERE (w.oldest < (outlast.clock() - outlast._setting_interval('parked.version_incident'::text)))
+UNION ALL
+ SELECT 'paused lane'::text AS kind,
+    c.name AS consumer,
+    c.owner,
+    k.leader AS about,
+    COALESCE(p.type, ''::text) AS type,
+    k.tenant,
+    k.key,
+    COALESCE(p.class, 'behind'::text) AS class,
+    COALESCE(p.failures, 0) AS failures,
+    format('%s events are behind this one: the lane of their key is not read'::text, k.behind) AS reason,
+    p.signature,
+    k.since AS opened_at,
+    (p.schema_version)::integer AS version,
+    (k.behind)::bigint AS count
+   FROM ((outlast._parked_key k
+     JOIN outlast._consumer c ON ((c.id = k.consumer)))
+     LEFT JOIN outlast._parked p ON (((p.consumer = k.consumer) AND (p.event_id = k.leader))))
+  WHERE k.at_limit
+UNION ALL
+ SELECT 'unreadable message'::text AS kind,
+    c.name AS consumer,
+    c.owner,
+    u.id AS about,
+    ''::text AS type,
+    ''::text AS tenant,
+    NULL::text AS key,
+    'permanent'::text AS class,
+    0 AS failures,
+    u.why AS reason,
+    outlast._signature(''::text, 'unreadable'::text, u.why) AS signature,
+    u.first_at AS opened_at,
+    NULL::integer AS version,
+    u.seen AS count
+   FROM (outlast._unreadable u
+     JOIN outlast._consumer c ON ((c.id = u.consumer)))
+UNION ALL
+ SELECT
+        CASE
+            WHEN ((j.kind)::"char" = 'j'::"char") THEN 'stopped job'::text
+            WHEN ((j.kind)::"char" = 'e'::"char") THEN 'stopped entity'::text
+            WHEN (s.class = 'unknown'::text) THEN 'unknown command'::text
+            ELSE 'stopped command'::text
+        END AS kind,
+    j.name AS consumer,
+    NULL::text AS owner,
+    j.id AS about,
+    j.name AS type,
+    j.tenant,
+    j.key,
+    s.class,
+    s.failures,
+    s.reason,
+    s.signature,
+    s.incident_at AS opened_at,
+    (j.schema_version)::integer AS version,
+    1 AS count
+   FROM (outlast._job_state s
+     JOIN outlast._job j ON ((j.id = s.id)))
+  WHERE (s.incident_at IS NOT NULL)
+UNION ALL
+ SELECT 'contradicted command'::text AS kind,
+    j.name AS consumer,
+    NULL::text AS owner,
+    j.id AS about,
+    j.name AS type,
+    j.tenant,
+    j.key,
+    'contradicted'::text AS class,
+    0 AS failures,
+    c.reason,
+    outlast._signature(j.name, 'contradicted'::text, c.reason) AS signature,
+    c.at AS opened_at,
+    (j.schema_version)::integer AS version,
+    1 AS count
+   FROM (outlast._contradiction c
+     JOIN outlast._job j ON ((j.id = c.command)))
+UNION ALL
+ SELECT 'late refs'::text AS kind,
+    j.name AS consumer,
+    NULL::text AS owner,
+    j.id AS about,
+    j.name AS type,
+    j.tenant,
+    j.key,
+    'late-refs'::text AS class,
+    0 AS failures,
+    'a runner that had lost its lease had made something elsewhere: look whether it is still needed'::text AS reason,
+    outlast._signature(j.name, 'late-refs'::text, NULL::text) AS signature,
+    min(l.at) AS opened_at,
+    (j.schema_version)::integer AS version,
+    count(*) AS count
+   FROM (outlast._late_refs l
+     JOIN outlast._job j ON ((j.id = l.entity)))
+  GROUP BY j.id;
 
 ALTER TABLE ONLY outlast._consumer_type
     ADD CONSTRAINT _consumer_type_consumer_fkey FOREIGN KEY (consumer) REFERENCES outlast._consumer(id);

@@ -91,9 +91,9 @@
 #[cfg(feature = "cli")]
 pub use outlast_cli::cli;
 pub use outlast_core::{
-    Class, Classify, Codec, CodecError, Command, Consumable, Entity, Event, Failure, Follows, Found, Job,
-    Outcome, Payload, Resolution, Resolved, Sent, Stored, Unreadable, broker, codec, command,
-    endpoint,
+    Class, Classify, Codec, CodecError, Command, Consumable, Entity, Event, Failure, Follows,
+    Found, Job, Outcome, Payload, Resolution, Resolved, Sent, Stored, Unreadable, broker, codec,
+    command, endpoint,
     job::{self, Options},
 };
 pub use outlast_engine::{

@@ -129,9 +129,18 @@ async fn commands_are_listed_by_name_state_tenant_account_key_and_age() {
     }
     assert_eq!(desk.listed(&["--name", "contract"]).await, [other.clone()]);
     assert_eq!(desk.listed(&["--tenant", "north"]).await, [waiting.clone()]);
-    assert_eq!(desk.listed(&["--account", "acme"]).await, [unknown.clone()]);
-    assert_eq!(desk.listed(&["--key", "p"]).await, [pending.clone()]);
-    assert_eq!(desk.listed(&["--limit", "1"]).await, [other.clone()]);
+    assert_eq!(
+        desk.listed(&["--account", "acme"]).await,
+        std::slice::from_ref(&unknown)
+    );
+    assert_eq!(
+        desk.listed(&["--key", "p"]).await,
+        std::slice::from_ref(&pending)
+    );
+    assert_eq!(
+        desk.listed(&["--limit", "1"]).await,
+        std::slice::from_ref(&other)
+    );
     assert_eq!(desk.listed(&["--since", "1h"]).await.len(), 6);
     assert_eq!(desk.listed(&["--before", "1h"]).await.len(), 0);
     // Younger than what its id says it cannot be, but older.
@@ -140,7 +149,7 @@ async fn commands_are_listed_by_name_state_tenant_account_key_and_age() {
     );
     execute(&desk.sql, &old).await;
     let old = ["--state", "unknown", "--before", "1h"];
-    assert_eq!(desk.listed(&old).await, [unknown.clone()]);
+    assert_eq!(desk.listed(&old).await, std::slice::from_ref(&unknown));
     desk.outlast(&["commands", "ls", "--state", "unknown"])
         .await
         .fine()
@@ -384,7 +393,7 @@ async fn another_systems_word_settles_by_key_and_a_contradiction_is_put_before_a
     assert!(shown["next"].to_string().contains("--noted"), "{shown}");
     assert_eq!(
         desk.listed(&["--state", "contradicted"]).await,
-        [id.clone()]
+        std::slice::from_ref(&id)
     );
     let noted = [
         "commands",

@@ -57,7 +57,7 @@ fn failed(problem: Problem, class: Class) -> String {
 }
 
 /// Ends the connection by a reset.
-fn reset(stream: TcpStream) {
+fn reset(stream: &TcpStream) {
     stream.set_zero_linger().unwrap();
 }
 
@@ -109,7 +109,7 @@ async fn a_name_that_leads_nowhere_a_port_where_nobody_listens_and_tls_that_fail
 
 #[tokio::test]
 async fn what_is_reset_after_it_was_written_stalls_or_drips_may_have_been_sent() {
-    let (resets, _) = raw(|stream| async move { reset(stream) }).await;
+    let (resets, _) = raw(|stream| async move { reset(&stream) }).await;
     failed(
         charge(&resets.url(), SOON).await.unwrap_err(),
         Class::Unknown,
