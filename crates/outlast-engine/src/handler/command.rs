@@ -69,9 +69,9 @@ impl<A: Serialize + Send + 'static> Answers for Sent<A> {
     fn answered(self) -> Result<Answered, Failure> {
         match self {
             Self::Settled(answer) => settled(&answer),
-            Self::Pending { reference } => Ok(pending(reference)),
-            Self::Rejected(why) => Ok(because("rejected", why)),
-            Self::Obsolete(why) => Ok(because("obsolete", why)),
+            Self::Pending { reference } => Ok(pending(&reference)),
+            Self::Rejected(why) => Ok(because("rejected", &why)),
+            Self::Obsolete(why) => Ok(because("obsolete", &why)),
         }
     }
 }
@@ -80,10 +80,10 @@ impl<A: Serialize + Send + 'static> Answers for Found<A> {
     fn answered(self) -> Result<Answered, Failure> {
         match self {
             Self::Settled(answer) => settled(&answer),
-            Self::Pending { reference } => Ok(pending(reference)),
-            Self::Rejected(why) => Ok(because("rejected", why)),
-            Self::NotApplied => Ok(because("not_applied", String::new())),
-            Self::Unsure => Ok(because("unsure", String::new())),
+            Self::Pending { reference } => Ok(pending(&reference)),
+            Self::Rejected(why) => Ok(because("rejected", &why)),
+            Self::NotApplied => Ok(because("not_applied", "")),
+            Self::Unsure => Ok(because("unsure", "")),
         }
     }
 }
@@ -134,7 +134,7 @@ fn without_nul(json: Vec<u8>) -> Vec<u8> {
     kept
 }
 
-fn pending(reference: String) -> Answered {
+fn pending(reference: &str) -> Answered {
     Answered {
         result: "pending",
         reference: Some(reference.replace('\0', "")),
@@ -142,8 +142,8 @@ fn pending(reference: String) -> Answered {
     }
 }
 
-fn because(result: &'static str, why: String) -> Answered {
-    let why = text::clean(&why, text::LIMIT);
+fn because(result: &'static str, why: &str) -> Answered {
+    let why = text::clean(why, text::LIMIT);
     Answered {
         result,
         reason: Some(why).filter(|why| !why.is_empty()),
@@ -189,7 +189,7 @@ where
                 // What stands around it has not let it run.
                 (None, Ok(outcome)) => {
                     let why = outcome.reason().unwrap_or("not run").to_owned();
-                    recorded(&context, (token, id), &because("obsolete", why)).await
+                    recorded(&context, (token, id), &because("obsolete", &why)).await
                 }
             }
         })
