@@ -46,7 +46,9 @@ impl Mortal {
 
 impl Drop for Mortal {
     fn drop(&mut self) {
-        self.0.take().map(Runtime::shutdown_background);
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -243,7 +243,7 @@ impl Walk {
             look => {
                 self.given
                     .change(n, &format!("{look}{}", self.rng.u32(..)))
-                    .await
+                    .await;
             }
         }
     }
