@@ -237,7 +237,7 @@ impl Plant {
                  call pg_temp.plant('_sent', 'x.state in (''waiting'', ''unknown'')', 'x.state in (''waiting'', ''unknown'', ''running'')')"
             }
             Self::RefusalBelieved => {
-                "call pg_temp.plant('_record', 'and m.ambiguous and not m.replays then', 'and false then')"
+                "call pg_temp.plant('_record', 'and not asked and m.ambiguous then', 'and false then')"
             }
             Self::LimitUnlocked => {
                 "call pg_temp.plant('_take_counted', 'if pg_try_advisory_xact_lock(outlast._account_lock(g.account)) then', 'if true then');
