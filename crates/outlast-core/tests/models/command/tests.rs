@@ -14,7 +14,7 @@ fn whatever_goes_wrong_a_command_has_its_effect_once_or_a_person_is_asked() {
 #[test]
 fn as_time_passes_it_is_sent_again_asked_after_and_at_last_a_persons() {
     for kind in [Kind::Replays, Kind::Asked] {
-        holds(in_time(Case {
+        holds(in_time(&Case {
             faults: 1,
             ..Case::of(kind)
         }));
@@ -82,8 +82,11 @@ fn the_same_with_more_workers_and_more_that_goes_wrong() {
 }
 
 /// The window of a provider that honours keys comes to its end.
-fn in_time(case: Case) -> Case {
-    Case { moments: 3, ..case }
+fn in_time(case: &Case) -> Case {
+    Case {
+        moments: 3,
+        ..case.clone()
+    }
 }
 
 #[test]
@@ -106,12 +109,12 @@ fn a_resend_on_timeout_is_found_out() {
 
 #[test]
 fn a_resend_in_the_last_part_of_the_window_is_found_out() {
-    breaks(in_time(Case::twin(Kind::Replays, Twin::NoMargin)), ONCE);
+    breaks(in_time(&Case::twin(Kind::Replays, Twin::NoMargin)), ONCE);
 }
 
 #[test]
 fn a_window_that_begins_anew_after_a_proof_is_found_out() {
-    breaks(in_time(Case::twin(Kind::Keyed, Twin::WindowAnew)), ONCE);
+    breaks(in_time(&Case::twin(Kind::Keyed, Twin::WindowAnew)), ONCE);
 }
 
 #[test]
