@@ -252,9 +252,16 @@ begin
   set was = x.state, state = _conclude.state, version = x.version + 1, answer = _conclude.answer,
       reference = coalesce(left(_conclude.reference, 500), x.reference)
   where x.id = _conclude.id;
-  delete from outlast._job_ready x where x.id = _conclude.id;
-  delete from outlast._job_later x where x.id = _conclude.id;
-  delete from outlast._job_claimed x where x.id = _conclude.id;
+  -- In the direction in which they move: who waits here for a promote, or a claim, finds where it has put the row. A claim may also
+  -- have put it back.
+  loop
+    delete from outlast._job_later x where x.id = _conclude.id;
+    delete from outlast._job_ready x where x.id = _conclude.id;
+    delete from outlast._job_claimed x where x.id = _conclude.id;
+    exit when not exists (select from outlast._job_later x where x.id = _conclude.id)
+      and not exists (select from outlast._job_ready x where x.id = _conclude.id)
+      and not exists (select from outlast._job_claimed x where x.id = _conclude.id);
+  end loop;
   update outlast._job_state x set incident_at = null, changed_at = outlast.clock() where x.id = _conclude.id and x.incident_at is not null;
   insert into outlast._job_end (id, at, state, reason)
   values (_conclude.id, outlast.clock(),

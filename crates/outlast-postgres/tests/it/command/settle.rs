@@ -165,3 +165,31 @@ async fn above_read_committed_a_settlement_and_an_acceptance_that_miss_each_othe
         }
     }
 }
+
+#[tokio::test]
+async fn a_settlement_beside_a_promote_leaves_nothing_due_behind_an_end() {
+    let desk = Desk::new().await;
+    let id = desk.accept("k").await;
+    let one = desk.take().await;
+    assert!(desk.sent(&one, super::KEYLESS).await);
+    assert_eq!(desk.record(&one, "pending").await, "pending");
+    desk.come().await;
+    // Its next question becomes ready, and that is not committed yet.
+    let promotes = desk.house.connect().await;
+    sql::run(&promotes, "begin; select outlast._promote(1000)").await;
+    let (waits, told) = (desk.house.connect().await, desk.house.connect().await);
+    let webhook = tokio::spawn(async move {
+        let settle = "select outlast.settle('pay', 'k', 'settled', '{\"id\": 1}')";
+        sql::one::<String>(&told, settle, &[]).await
+    });
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    wait_for("the settlement to wait", DEADLINE, async || {
+        (sql::one::<i64>(&waits, waiting, &[]).await > 0).then_some(())
+    })
+    .await;
+    sql::run(&promotes, "commit").await;
+    assert_eq!(webhook.await.unwrap(), "settled");
+    let due = "select count(*) from outlast._job_ready where id = $1";
+    assert_eq!(sql::one::<i64>(&desk.client, due, &[&id]).await, 0);
+    desk.must_be_sound().await;
+}
