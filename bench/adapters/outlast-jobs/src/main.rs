@@ -74,7 +74,8 @@ impl Adapter for Jobs {
     const OWN_DATABASE: bool = true;
 
     async fn install(env: &Env) -> Result<()> {
-        Ok(outlast::migrate(&env.url).await?)
+        outlast::migrate(&env.url).await?;
+        Ok(())
     }
 
     async fn fill(env: &Env) -> Result<()> {

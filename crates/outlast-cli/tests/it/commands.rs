@@ -127,8 +127,14 @@ async fn commands_are_listed_by_name_state_tenant_account_key_and_age() {
         let ids: Vec<String> = ids.into_iter().cloned().collect();
         assert_eq!(desk.listed(&["--state", state]).await, ids, "{state}");
     }
-    assert_eq!(desk.listed(&["--name", "contract"]).await, [other.clone()]);
-    assert_eq!(desk.listed(&["--tenant", "north"]).await, [waiting.clone()]);
+    assert_eq!(
+        desk.listed(&["--name", "contract"]).await,
+        std::slice::from_ref(&other)
+    );
+    assert_eq!(
+        desk.listed(&["--tenant", "north"]).await,
+        std::slice::from_ref(&waiting)
+    );
     assert_eq!(
         desk.listed(&["--account", "acme"]).await,
         std::slice::from_ref(&unknown)
