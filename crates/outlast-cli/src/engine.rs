@@ -8,6 +8,7 @@ use std::{
 
 use outlast_engine::{Outlast, Worker};
 use outlast_postgres::Error;
+use tokio::sync::watch;
 
 use crate::{
     exit::Exit,
@@ -33,7 +34,7 @@ pub(crate) fn configured<S: Clone + Send + Sync + 'static>(
     }
 }
 
-/// Runs a worker until it has stopped, and says how it did. The worker hears the same signals.
+/// Runs a worker until it has stopped, and says how it did.
 pub(crate) async fn work<S: Clone + Send + Sync + 'static>(
     worker: Worker<S>,
     drain: Duration,
@@ -49,16 +50,28 @@ pub(crate) async fn work_until<S: Clone + Send + Sync + 'static>(
     stop: impl Future<Output = ()> + Send,
 ) -> Answer<Option<Exit>> {
     let mut signals = Signals::listen().tried("listen for signals")?;
-    let mut running = pin!(worker.run_or_until(stop));
+    // Heard here alone: of two listeners one may take two signals for one.
+    let (heard, count) = watch::channel(0_u8);
+    let reached = |n| {
+        let mut count = count.clone();
+        async move { _ = count.wait_for(|count| *count >= n).await }
+    };
+    let asked_to = reached(1);
+    let stop = async move {
+        tokio::select! {
+            () = asked_to => {}
+            () = stop => {}
+        }
+    };
+    let mut running = pin!(worker.run_between(stop, reached(2)));
     let mut asked: Option<Instant> = None;
-    let mut count = 0;
     let ended: Result<(), Error> = loop {
         tokio::select! {
             ended = &mut running => break ended,
             name = signals.next() => {
-                count += 1;
                 asked.get_or_insert_with(Instant::now);
-                match count {
+                heard.send_modify(|count| *count += 1);
+                match *heard.borrow() {
                     1 => tracing::info!("{name}: draining for at most {} s; again to stop at once", drain.as_secs()),
                     2 => tracing::warn!("{name} again: giving back what still runs"),
                     _ => return Ok(Some(Exit::Cut)),
@@ -67,12 +80,10 @@ pub(crate) async fn work_until<S: Clone + Send + Sync + 'static>(
         }
     };
     ended.tried("work")?;
-    // The worker may have heard the last one a moment before us.
-    count += u32::from(signals.pending().await);
     let over = asked.is_some_and(|asked| asked.elapsed() >= drain);
     Ok(match asked {
         None => None,
-        Some(_) if count > 1 || over => Some(Exit::Cut),
+        Some(_) if *heard.borrow() > 1 || over => Some(Exit::Cut),
         Some(_) => Some(Exit::Done),
     })
 }

@@ -26,13 +26,4 @@ impl Signals {
             _ = self.interrupt.recv() => "SIGINT",
         }
     }
-
-    /// Whether one has come that nobody has looked for.
-    pub(crate) async fn pending(&mut self) -> bool {
-        tokio::select! {
-            biased;
-            _ = self.next() => true,
-            () = std::future::ready(()) => false,
-        }
-    }
 }

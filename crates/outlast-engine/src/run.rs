@@ -49,11 +49,8 @@ pub(crate) mod wake;
 /// Connections for claims and records. Two consumers' statements can overlap; more would only queue in the server.
 const CONNECTIONS: usize = 2;
 
-/// Runs until SIGTERM or Ctrl-C, or until `stop` resolves; a second signal ends the drain at once.
-pub(crate) async fn until_signal<S>(
-    plan: Plan<S>,
-    stop: impl Future<Output = ()> + Send,
-) -> Result<(), Error>
+/// Runs until SIGTERM or Ctrl-C; a second signal ends the drain at once.
+pub(crate) async fn until_signal<S>(plan: Plan<S>) -> Result<(), Error>
 where
     S: Clone + Send + Sync + 'static,
 {
@@ -70,15 +67,8 @@ where
         let mut count = count.clone();
         async move { _ = count.wait_for(|count| *count >= n).await }
     };
-    let asked = reached(1);
-    let stop = async move {
-        tokio::select! {
-            () = asked => {}
-            () = stop => {}
-        }
-    };
     tokio::select! {
-        ended = run_with(plan, stop, reached(2)) => ended,
+        ended = run_with(plan, reached(1), reached(2)) => ended,
         () = counting => unreachable!("it counts for ever"),
     }
 }
@@ -98,7 +88,8 @@ where
     run_with(plan, stop, std::future::pending()).await
 }
 
-async fn run_with<S>(
+/// The same; `hurry` ends the drain at once.
+pub(crate) async fn run_with<S>(
     plan: Plan<S>,
     stop: impl Future<Output = ()> + Send,
     hurry: impl Future<Output = ()> + Send,

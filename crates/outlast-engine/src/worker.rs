@@ -366,13 +366,17 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// At the start: what [`Worker::check`] finds, commands without a `deployment` ([`Error::NoDeployment`]), no connection, an older or newer schema, another database behind a
     /// handler's pool. Later connection losses are waited out, not returned.
     pub async fn run(self) -> Result<(), Error> {
-        crate::run::until_signal(self.plan, std::future::pending()).await
+        crate::run::until_signal(self.plan).await
     }
 
-    /// Works until SIGTERM or Ctrl-C, as [`Worker::run`], or until `stop` resolves.
+    /// Works until `stop` resolves, and drains until `hurry` does: for who hears the signals himself.
     #[doc(hidden)]
-    pub async fn run_or_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        crate::run::until_signal(self.plan, stop).await
+    pub async fn run_between(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        hurry: impl Future<Output = ()> + Send,
+    ) -> Result<(), Error> {
+        crate::run::run_with(self.plan, stop, hurry).await
     }
 
     /// Works until `stop` resolves; else as [`Worker::run`].

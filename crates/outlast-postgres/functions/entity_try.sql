@@ -137,7 +137,7 @@ begin
   end if;
   select * into known from outlast._entity e where e.id = _keep.id;
   if not found then
-    raise exception 'there is no entity %', _keep.id using errcode = 'OL003';
+    raise exception 'keep: nothing is known of entity %', _keep.id using errcode = 'OL003';
   end if;
   if known.refs_digest is distinct from _digest and _keep.refs is not null then
     insert into outlast._late_refs (entity, at, token, refs, codec_key)

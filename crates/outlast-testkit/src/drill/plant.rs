@@ -223,8 +223,8 @@ impl Plant {
                  call pg_temp.plant('_sent', 'if m.state = ''unknown'' then', 'if false then');"
             }
             Self::NewKey => {
-                "call pg_temp.plant('_taken', 'm.provider_key, m.reference)',
-                   'm.provider_key || coalesce(''-'' || s.failures, ''''), m.reference)')"
+                "call pg_temp.plant('_taken', 'm.provider_key, m.reference,',
+                   'm.provider_key || coalesce(''-'' || s.failures, ''''), m.reference,')"
             }
             Self::ResendUnknown => {
                 "call pg_temp.plant('_fail_command', 'if class in (''unknown'', ''unclassified'') then', 'if false then')"
