@@ -17,6 +17,7 @@ use outlast_core::{Entity, Failure, job::Options};
 use outlast_engine::{Attempt, Outlast};
 use outlast_postgres::tx::{ClientTx, OwnedTx, Pool as _};
 use serde::{Deserialize, Serialize};
+use tokio_postgres::types::Type;
 
 use crate::given::Given;
 
@@ -107,10 +108,10 @@ impl App {
     /// How it should look, by a transaction of its own, begun now.
     pub(crate) async fn wanted(&self, n: i64) -> Result<Option<String>, Failure> {
         let sql = self.db.get().await.map_err(Failure::retry)?;
-        let row = sql
-            .query_opt("select look from thing where n = $1", &[&n])
-            .await?;
-        Ok(row.map(|row| row.get(0)))
+        // Not prepared: behind a pooler that would be in another session.
+        let look = "select look from thing where n = $1";
+        let rows = sql.query_typed(look, &[(&n, Type::INT8)]).await?;
+        Ok(rows.first().map(|row| row.get(0)))
     }
 
     /// Makes the provider look so.
