@@ -30,7 +30,7 @@ use crate::{report::Report, server::Server};
 use adapter::{Adapter, Who};
 use book::{Absent, Book, Chapter};
 use samples::Samples;
-use stage::{Form, OUR_JOBS, OURS, Stage};
+use stage::{Form, OURS, Stage};
 
 /// The measuring of the quick form; what follows the last workload takes some seconds more.
 const QUICK: Duration = Duration::from_secs(265);
@@ -50,7 +50,7 @@ pub struct Args {
     /// Under five minutes when everything is built: short slices, few rounds.
     #[arg(long)]
     quick: bool,
-    /// Seconds: ours and by-hand only, figures without worth.
+    /// Seconds: outlast and by-hand only, figures without worth.
     #[arg(long)]
     smoke: bool,
     /// Tries everything that an adapter must do, and says what it does not.
@@ -129,7 +129,7 @@ async fn play(args: Args) -> Result<()> {
 /// Builds those who are wanted; who cannot be had is told of, and the others go on.
 fn gather(args: &Args, form: Form) -> Result<(Vec<Who>, Vec<Absent>)> {
     let wanted = |adapter: &Adapter| match &args.contestant[..] {
-        [] => form != Form::Smoke || [OURS, OUR_JOBS, "by-hand"].contains(&adapter.name.as_str()),
+        [] => form != Form::Smoke || [OURS, "by-hand"].contains(&adapter.name.as_str()),
         names => adapter.name == OURS || names.contains(&adapter.name),
     };
     let (mut whos, mut absent) = (Vec::new(), Vec::new());
