@@ -52,6 +52,17 @@ as $$ select _account_counts.name <> '' and (
           where x.name = _account_counts.name and (x.concurrency is not null or x.rate is not null))
   or outlast._account_fails(_account_counts.name)) $$;
 
+-- Whether one more of it may be claimed now; then its lock is this transaction's. The count is a later statement than the lock.
+create or replace function outlast._account_admits(name text) returns boolean
+language plpgsql volatile
+as $$
+begin
+  if outlast._account_paused(_account_admits.name) then return false; end if;
+  if not outlast._account_counts(_account_admits.name) then return true; end if;
+  if not pg_try_advisory_xact_lock(outlast._account_lock(_account_admits.name)) then return false; end if;
+  return coalesce(outlast._account_room(_account_admits.name) > 0, true);
+end $$;
+
 -- So many of it were taken.
 create or replace function outlast._account_took(name text, n int) returns void
 language sql volatile

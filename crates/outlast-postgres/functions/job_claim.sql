@@ -78,6 +78,7 @@ declare
   at timestamptz := outlast.clock();
   fresh uuid := gen_random_uuid();
   one uuid;
+  account text;
   got record;
 begin
   if process is not null and exists (
@@ -88,11 +89,12 @@ begin
     return null;
   end if;
   for i in 1..coalesce(cardinality(names), 0) loop
-    select x.id into one from outlast._job_later x join outlast._job j on j.id = x.id
+    select x.id, j.account into one, account from outlast._job_later x join outlast._job j on j.id = x.id
     where x.alone and x.name = names[i] and x.due_at <= at and j.schema_version <= versions[i]
-      and not outlast._account_paused(j.account)
+      and outlast._account_admits(j.account)
     order by x.due_at limit 1 for update of x skip locked;
     continue when not found;
+    perform outlast._account_took(account, 1);
     delete from outlast._job_later x where x.id = one;
     select * into got from outlast._taken(fresh, array[one], array[0::bigint], versions[i], names[i] like 'command:%');
     if got.odd then
@@ -105,7 +107,7 @@ begin
     insert into outlast._lease (token, room, process, holder, expires_at)
     values (fresh, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
     insert into outlast._job_claimed (id, token, account, started)
-    select j.id, fresh, j.account, true from outlast._job j where j.id = one;
+    values (one, fresh, account, true);
     return got.jobs;
   end loop;
   return null;

@@ -90,6 +90,26 @@ async fn no_more_of_an_account_than_its_limit_are_in_work_with_many_claimers() {
 }
 
 #[tokio::test]
+async fn one_that_runs_alone_counts_against_its_account_too() {
+    let desk = Desk::new().await;
+    for key in ["first", "suspect"] {
+        desk.accept_as("pay", key, ", account => 'acme'").await;
+    }
+    let limit = "select outlast.limit_account('acme', concurrency => 1)";
+    sql::run(&desk.client, limit).await;
+    let first = desk.claim(1).await.remove(0);
+    let alone = "with r as (delete from outlast._job_ready returning id) select outlast._put_off(id, interval '0', true) from r";
+    sql::run(&desk.client, alone).await;
+    assert!(desk.claim(5).await.is_empty(), "its account has no room");
+    assert!(desk.sent(&first, KEYLESS).await);
+    desk.record(&first, "settled").await;
+    let keys: Vec<_> = desk.claim(5).await.into_iter().map(|x| x.key).collect();
+    assert_eq!(keys, ["suspect"]);
+    desk.lose().await;
+    desk.must_be_sound().await;
+}
+
+#[tokio::test]
 async fn a_rate_lets_a_burst_through_and_then_so_many_a_second() {
     let desk = Desk::new().await;
     for n in 0..20 {
