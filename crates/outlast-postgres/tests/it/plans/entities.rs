@@ -1,15 +1,11 @@
 //! What a statement of entities reads does not grow: not with those that are converged, stopped or paused, not with the marks of a hot
 //! one, and not with the marks that were taken under an old snapshot.
 
-use std::collections::BTreeMap;
-
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
-use super::{READ, Statistics};
+use super::{Statistics, meter::Meter};
 use crate::house::{House, forward};
-use crate::sql::{self, one, run};
+use crate::sql::{self, run};
 
 /// Often enough for generic plans.
 const ROUNDS: usize = 6;
@@ -26,31 +22,17 @@ const FILL: &str = "
       insert into outlast._job_ready (seq, priority, id, name, account, tenant)
       select nextval('outlast._event_id'), 0, id, 'entity:' || name, '', tenant from e where not converged $$";
 
-struct Store {
-    house: House,
-    client: Client,
-    most: BTreeMap<&'static str, (i64, i64)>,
+/// A database with the function that fills it.
+async fn store() -> Meter {
+    let house = House::new().await;
+    house.movable_clock().await;
+    let meter = Meter::new(house, "^_(job|lease|entity|tombstone)").await;
+    run(&meter.client, FILL).await;
+    meter
 }
 
-impl Store {
-    async fn new() -> Self {
-        let house = House::new().await;
-        house.movable_clock().await;
-        let client = house.connect().await;
-        let tables = "select format('alter table outlast.%I set (autovacuum_enabled = off)', relname) from pg_class
-            where relnamespace = 'outlast'::regnamespace and relkind = 'r' and relname ~ '^_(job|lease|entity|tombstone)'";
-        for row in client.query(tables, &[]).await.expect("lists tables") {
-            run(&client, row.get(0)).await;
-        }
-        run(&client, FILL).await;
-        Self {
-            house,
-            client,
-            most: BTreeMap::new(),
-        }
-    }
-
-    async fn fill(&self, name: &str, n: i32, tenants: i32, converged: bool) {
+impl Meter {
+    async fn fill_entities(&self, name: &str, n: i32, tenants: i32, converged: bool) {
         let sql = "select pg_temp.fill($1, $2, $3, $4)";
         self.client
             .execute(sql, &[&name, &n, &tenants, &converged])
@@ -63,29 +45,7 @@ impl Store {
         self.client.query(sql, &[&name, &n]).await.expect("marks");
     }
 
-    /// Runs a statement in a transaction of its own and takes note of how many rows it has read for it.
-    async fn note(
-        &mut self,
-        what: &'static str,
-        bound: i64,
-        sql: &str,
-        args: &[&(dyn ToSql + Sync)],
-    ) -> Vec<Row> {
-        run(&self.client, "begin").await;
-        let before: i64 = one(&self.client, READ, &[]).await;
-        let rows = self
-            .client
-            .query(sql, args)
-            .await
-            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        let after: i64 = one(&self.client, READ, &[]).await;
-        run(&self.client, "commit").await;
-        let entry = self.most.entry(what).or_insert((bound, 0));
-        entry.1 = entry.1.max(after - before);
-        rows
-    }
-
-    async fn claim(
+    async fn claim_entities(
         &mut self,
         what: &'static str,
         bound: i64,
@@ -97,29 +57,16 @@ impl Store {
         let token = rows.first().map_or(Uuid::nil(), |row| row.get(0));
         (token, rows.iter().map(|row| row.get(1)).collect())
     }
-
-    fn check(&self) {
-        println!("{:#?}", self.most);
-        let over: Vec<_> = self
-            .most
-            .iter()
-            .filter(|(_, (bound, read))| read > bound)
-            .collect();
-        assert!(
-            over.is_empty(),
-            "read more rows than their bound: {over:#?}"
-        );
-    }
 }
 
 async fn costs(statistics: Statistics) {
-    let mut store = Store::new().await;
-    store.fill("old", 20_000, 10, true).await;
-    store.fill("paused", 5_000, 1, false).await;
-    store.fill("crm", 5_000, 1_000, true).await;
-    store.fill("crm2", 1_000, 5, false).await;
+    let mut store = store().await;
+    store.fill_entities("old", 20_000, 10, true).await;
+    store.fill_entities("paused", 5_000, 1, false).await;
+    store.fill_entities("crm", 5_000, 1_000, true).await;
+    store.fill_entities("crm2", 1_000, 5, false).await;
     // Some that wait for their time, and some for a person.
-    store.fill("stopped", 4_000, 1, false).await;
+    store.fill_entities("stopped", 4_000, 1, false).await;
     run(
         &store.client,
         "delete from outlast._job_ready where name = 'entity:stopped';
@@ -141,7 +88,7 @@ async fn costs(statistics: Statistics) {
         let mark = "select outlast.deleted('crm', '7', '{\"a\":1}', tenant => 't7')";
         store.note("a tombstone", 20, mark, &[]).await;
         let (token, ids) = store
-            .claim("a claim of one with two marks", 60, "crm", 50)
+            .claim_entities("a claim of one with two marks", 60, "crm", 50)
             .await;
         assert_eq!(ids.len(), 1);
         store
@@ -160,7 +107,7 @@ async fn costs(statistics: Statistics) {
                 &[&token, &ids],
             )
             .await;
-        let (token, ids) = store.claim("a claim of 50", 500, "crm2", 50).await;
+        let (token, ids) = store.claim_entities("a claim of 50", 500, "crm2", 50).await;
         assert_eq!(ids.len(), 50);
         store
             .note(
@@ -187,10 +134,10 @@ async fn costs(statistics: Statistics) {
             )
             .await;
         store
-            .claim("a claim of what is paused", 20, "paused", 50)
+            .claim_entities("a claim of what is paused", 20, "paused", 50)
             .await;
         store
-            .claim("a claim of what is stopped", 40, "stopped", 50)
+            .claim_entities("a claim of what is stopped", 40, "stopped", 50)
             .await;
         store
             .note(
@@ -233,7 +180,7 @@ async fn with_fresh_statistics_a_statement_of_entities_reads_what_it_needs() {
 /// A claim takes a bounded part of the marks, and that part costs the same, however many there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_marks_of_one_hot_entity_are_taken_part_by_part() {
-    let mut store = Store::new().await;
+    let mut store = store().await;
     store.mark("crm", 100_000).await;
     let (mut claims, mut runs) = (0, 0);
     while store
@@ -244,7 +191,7 @@ async fn a_hundred_thousand_marks_of_one_hot_entity_are_taken_part_by_part() {
         .get(0)
     {
         let (token, ids) = store
-            .claim("a claim of 2,500 marks", 5_000, "crm", 50)
+            .claim_entities("a claim of 2,500 marks", 5_000, "crm", 50)
             .await;
         claims += 1;
         runs += ids.len();
@@ -268,13 +215,15 @@ async fn a_hundred_thousand_marks_of_one_hot_entity_are_taken_part_by_part() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_a_held_snapshot_a_claim_of_a_hot_entity_does_not_walk_over_the_marks_that_were_taken()
  {
-    let mut store = Store::new().await;
+    let mut store = store().await;
     let holder = store.house.connect().await;
     run(&holder, "begin isolation level repeatable read; select 1").await;
     for _ in 0..40 {
         store.mark("crm", 200).await;
         forward(&store.client, 2).await;
-        let (token, ids) = store.claim("a claim of 200 marks", 3_000, "crm", 5).await;
+        let (token, ids) = store
+            .claim_entities("a claim of 200 marks", 3_000, "crm", 5)
+            .await;
         assert_eq!(ids.len(), 1);
         store
             .note(
@@ -289,7 +238,7 @@ async fn under_a_held_snapshot_a_claim_of_a_hot_entity_does_not_walk_over_the_ma
     store.most.clear();
     run(&store.client, "delete from outlast._entity_look").await;
     store.mark("crm", 1).await;
-    store.claim("without the place", 0, "crm", 5).await;
+    store.claim_entities("without the place", 0, "crm", 5).await;
     assert!(
         store.most["without the place"].1 > 8_000,
         "{:?}",

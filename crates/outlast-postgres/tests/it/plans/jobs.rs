@@ -1,15 +1,11 @@
 //! What a statement of jobs reads does not grow: not with what has ended, not with what nobody may take, not with tenants, and not
 //! with what was taken under an old snapshot.
 
-use std::collections::BTreeMap;
-
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
-use super::{READ, Statistics};
+use super::{Statistics, meter::Meter};
 use crate::house::House;
-use crate::sql::{self, one, run};
+use crate::sql::{self, run};
 
 /// Often enough for generic plans.
 const ROUNDS: usize = 6;
@@ -24,31 +20,16 @@ const FILL: &str = "
       insert into outlast._job_ready (seq, priority, id, name, account, tenant)
       select nextval('outlast._event_id'), 0, id, queue, fill.account, tenant from j $$";
 
-struct Store {
-    /// Keeps the database.
-    house: House,
-    client: Client,
-    most: BTreeMap<&'static str, (i64, i64)>,
+/// A database with the function that fills it.
+async fn store() -> Meter {
+    let house = House::new().await;
+    let meter = Meter::new(house, "^_(job|lease)").await;
+    run(&meter.client, FILL).await;
+    meter
 }
 
-impl Store {
-    async fn new() -> Self {
-        let house = House::new().await;
-        let client = house.connect().await;
-        let tables = "select format('alter table outlast.%I set (autovacuum_enabled = off)', relname) from pg_class
-            where relnamespace = 'outlast'::regnamespace and relkind = 'r' and relname ~ '^_(job|lease)'";
-        for row in client.query(tables, &[]).await.expect("lists tables") {
-            run(&client, row.get(0)).await;
-        }
-        run(&client, FILL).await;
-        Self {
-            house,
-            client,
-            most: BTreeMap::new(),
-        }
-    }
-
-    async fn fill(&self, queue: &str, n: i32, tenants: i32, account: &str) {
+impl Meter {
+    async fn fill_jobs(&self, queue: &str, n: i32, tenants: i32, account: &str) {
         let sql = "select pg_temp.fill($1, $2, $3, $4)";
         self.client
             .execute(sql, &[&queue, &n, &tenants, &account])
@@ -56,29 +37,7 @@ impl Store {
             .expect("fills");
     }
 
-    /// Runs a statement in a transaction of its own and takes note of how many rows it has read for it.
-    async fn note(
-        &mut self,
-        what: &'static str,
-        bound: i64,
-        sql: &str,
-        args: &[&(dyn ToSql + Sync)],
-    ) -> Vec<Row> {
-        run(&self.client, "begin").await;
-        let before: i64 = one(&self.client, READ, &[]).await;
-        let rows = self
-            .client
-            .query(sql, args)
-            .await
-            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-        let after: i64 = one(&self.client, READ, &[]).await;
-        run(&self.client, "commit").await;
-        let entry = self.most.entry(what).or_insert((bound, 0));
-        entry.1 = entry.1.max(after - before);
-        rows
-    }
-
-    async fn claim(
+    async fn claim_jobs(
         &mut self,
         what: &'static str,
         bound: i64,
@@ -95,14 +54,14 @@ impl Store {
 }
 
 async fn costs(statistics: Statistics) {
-    let mut store = Store::new().await;
+    let mut store = store().await;
     // What has ended, what is paused, what belongs to a paused account, many tenants, and what waits for another day.
-    store.fill("old", 20_000, 10, "").await;
+    store.fill_jobs("old", 20_000, 10, "").await;
     run(&store.client, "delete from outlast._job_ready; insert into outlast._job_end select id, clock_timestamp(), 'd' from outlast._job").await;
-    store.fill("paused", 10_000, 1, "").await;
-    store.fill("mail", 10_000, 5, "away").await;
-    store.fill("many", 10_000, 5_000, "").await;
-    store.fill("mail", 1_000, 1, "").await;
+    store.fill_jobs("paused", 10_000, 1, "").await;
+    store.fill_jobs("mail", 10_000, 5, "away").await;
+    store.fill_jobs("many", 10_000, 5_000, "").await;
+    store.fill_jobs("mail", 1_000, 1, "").await;
     let later = "insert into outlast._job_later select id, clock_timestamp() + interval '1 day', name, false from outlast._job_ready where name = 'paused';
         delete from outlast._job_ready where name = 'paused' and seq % 2 = 0; delete from outlast._job_later l using outlast._job_ready r where r.id = l.id";
     run(&store.client, later).await;
@@ -124,12 +83,14 @@ async fn costs(statistics: Statistics) {
             )
             .await;
         store
-            .claim("a claim of an unknown name", 20, "unknown", 50, "{}")
+            .claim_jobs("a claim of an unknown name", 20, "unknown", 50, "{}")
             .await;
         store
-            .claim("a claim of a paused name", 20, "paused", 50, "{}")
+            .claim_jobs("a claim of a paused name", 20, "paused", 50, "{}")
             .await;
-        let (token, ids, _) = store.claim("a claim of 50", 400, "mail", 50, "{}").await;
+        let (token, ids, _) = store
+            .claim_jobs("a claim of 50", 400, "mail", 50, "{}")
+            .await;
         assert_eq!(ids.len(), 50);
         store
             .note(
@@ -188,7 +149,7 @@ async fn costs(statistics: Statistics) {
             )
             .await;
         let (_, ids, _) = store
-            .claim("a claim of 50 of 5,000 tenants", 700, "many", 50, "{}")
+            .claim_jobs("a claim of 50 of 5,000 tenants", 700, "many", 50, "{}")
             .await;
         assert_eq!(ids.len(), 50);
         store
@@ -227,21 +188,6 @@ async fn costs(statistics: Statistics) {
     store.check();
 }
 
-impl Store {
-    fn check(&self) {
-        let over: Vec<_> = self
-            .most
-            .iter()
-            .filter(|(_, (bound, read))| read > bound)
-            .collect();
-        println!("{:#?}", self.most);
-        assert!(
-            over.is_empty(),
-            "read more rows than their bound: {over:#?}"
-        );
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_statistics_a_statement_of_jobs_reads_what_it_needs() {
     costs(Statistics::None).await;
@@ -255,7 +201,7 @@ async fn with_fresh_statistics_a_statement_of_jobs_reads_what_it_needs() {
 /// Somebody holds an old snapshot, so nothing that is taken goes away: not the rows, not their index entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
-    let mut store = Store::new().await;
+    let mut store = store().await;
     let holder = store.house.connect().await;
     run(&holder, "begin isolation level repeatable read; select 1").await;
     // A neighbour before and one behind it in the index.
@@ -264,11 +210,11 @@ async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
             format!("select outlast.enqueue('mail', '{{}}', tenant => '{tenant}', priority => 3)");
         run(&store.client, &sql).await;
     }
-    store.fill("mail", 5_500, 1, "").await;
+    store.fill_jobs("mail", 5_500, 1, "").await;
     let (mut floors, mut taken) = ("{}".to_owned(), 0);
     while taken < 5_000 {
         let (token, ids, above) = store
-            .claim("a claim of 250", 3_000, "mail", 250, &floors)
+            .claim_jobs("a claim of 250", 3_000, "mail", 250, &floors)
             .await;
         taken += ids.len();
         store
@@ -288,19 +234,19 @@ async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
         run(&store.client, &sql).await;
     }
     let (_, ids, _) = store
-        .claim("a claim of 50 above 5,000 dead", 700, "mail", 50, &floors)
+        .claim_jobs("a claim of 50 above 5,000 dead", 700, "mail", 50, &floors)
         .await;
     assert_eq!(ids.len(), 50);
     assert_eq!(
         store
-            .claim("a claim of all others", 3_000, "mail", 1_000, &floors)
+            .claim_jobs("a claim of all others", 3_000, "mail", 1_000, &floors)
             .await
             .1
             .len(),
         455
     );
     store
-        .claim(
+        .claim_jobs(
             "a claim of nothing above 5,500 dead",
             1_200,
             "mail",
@@ -310,7 +256,7 @@ async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
         .await;
 
     // What waits for its time, and its time comes: again and again.
-    store.fill("later", 4_000, 1, "").await;
+    store.fill_jobs("later", 4_000, 1, "").await;
     run(&store.client, "insert into outlast._job_later select id, clock_timestamp() - interval '10 minutes', name, false from outlast._job_ready where name = 'later'; delete from outlast._job_ready where name = 'later'").await;
     run(&store.client, "select outlast._promote(5000)").await;
     let due = "select id from outlast.enqueue('other', '{}', after_ms => 86400000)";
@@ -331,7 +277,7 @@ async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
     store.check();
     // Without the floors it walks over all of them: they are what makes the difference.
     store.most.clear();
-    store.claim("without", 0, "mail", 50, "{}").await;
+    store.claim_jobs("without", 0, "mail", 50, "{}").await;
     assert!(store.most["without"].1 > 5_000, "{:?}", store.most);
     assert_eq!(sql::broken(&store.client).await, Vec::<String>::new());
 }

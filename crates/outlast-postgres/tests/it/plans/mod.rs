@@ -13,12 +13,10 @@ mod entities;
 mod floor;
 mod forget;
 mod jobs;
+mod meter;
 mod statements;
 
-/// What a session has read so far: index entries, and rows of sequential scans.
-const READ: &str =
-    "select coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint from pg_class c
-    where c.relnamespace = 'outlast'::regnamespace and c.relkind in ('r', 'i')";
+use meter::{leave_alone, measure};
 
 /// When the statistics were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +55,7 @@ impl Attic {
         let house = House::new().await;
         house.movable_clock().await;
         let client = house.connect().await;
-        // Only we decide when statistics are taken.
-        let tables = "select format('alter table outlast.%I set (autovacuum_enabled = off)', relname) from pg_class
-            where relnamespace = 'outlast'::regnamespace and relkind = 'r'";
-        for row in client.query(tables, &[]).await.expect("lists tables") {
-            sql::run(&client, row.get(0)).await;
-        }
+        leave_alone(&client, "").await;
         if statistics == Statistics::Stale {
             sql::run(&client, "analyze").await;
         }
@@ -117,16 +110,7 @@ impl Attic {
         sql: &str,
         args: &[&(dyn ToSql + Sync)],
     ) -> (Vec<tokio_postgres::Row>, i64) {
-        sql::run(&self.client, "begin").await;
-        let before: i64 = sql::one(&self.client, READ, &[]).await;
-        let rows = self
-            .client
-            .query(sql, args)
-            .await
-            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-        let after: i64 = sql::one(&self.client, READ, &[]).await;
-        sql::run(&self.client, "commit").await;
-        (rows, after - before)
+        measure(&self.client, sql, args).await
     }
 }
 
