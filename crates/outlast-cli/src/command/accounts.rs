@@ -43,10 +43,10 @@ Example:
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         account: String,
         /// Why, for whoever finds it paused
-        #[arg(long, alias = "why", value_parser = NonEmptyStringValueParser::new())]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         reason: String,
         /// Who asks, for the audit; without it the database's user
-        #[arg(long, value_name = "WHO", alias = "by")]
+        #[arg(long, value_name = "WHO")]
         actor: Option<String>,
     },
     /// Let a paused, throttled or failing account go on at once
@@ -54,7 +54,7 @@ Example:
         /// The account
         account: String,
         /// Who asks, for the audit; without it the database's user
-        #[arg(long, value_name = "WHO", alias = "by")]
+        #[arg(long, value_name = "WHO")]
         actor: Option<String>,
     },
 }

@@ -250,7 +250,7 @@ async fn a_person_resolves_with_a_reason_a_reference_and_a_line_of_the_audit() {
         let args = [
             &["commands", "resolve", &id][..],
             &of(word),
-            &["--why", "their statement", "--by", "ann", "--json"],
+            &["--reason", "their statement", "--actor", "ann", "--json"],
         ]
         .concat();
         let resolved = desk.outlast(&args).await.fine().json();
@@ -289,20 +289,20 @@ async fn a_resolution_without_right_reason_or_reference_is_refused_and_changes_n
     let desk = Desk::new().await;
     let id = desk.unknown("k", "").await;
     for (args, says) in [
-        (&["--settled", "--why", "x"][..], "--reference"),
+        (&["--settled", "--reason", "x"][..], "--reference"),
         (
-            &["--settled", "--reference", "", "--why", "x"],
+            &["--settled", "--reference", "", "--reason", "x"],
             "--reference",
         ),
-        (&["--settled", "--reference", "r"], "--why"),
-        (&["--abandoned", "--why", ""], "--why"),
-        (&["--why", "x"], "--not-applied"),
+        (&["--settled", "--reference", "r"], "--reason"),
+        (&["--abandoned", "--reason", ""], "--reason"),
+        (&["--reason", "x"], "--not-applied"),
         (
-            &["--abandoned", "--rejected", "--why", "x"],
+            &["--abandoned", "--rejected", "--reason", "x"],
             "cannot be used with",
         ),
         (
-            &["--rejected", "--answer", "1", "--why", "x"],
+            &["--rejected", "--answer", "1", "--reason", "x"],
             "cannot be used with",
         ),
     ] {
@@ -318,11 +318,11 @@ async fn a_resolution_without_right_reason_or_reference_is_refused_and_changes_n
         "r",
         "--answer",
         "{",
-        "--why",
+        "--reason",
         "x",
     ];
     desk.outlast(&no_json).await.with(2);
-    let why = ["--abandoned", "--why", "x"];
+    let why = ["--abandoned", "--reason", "x"];
     let nobody = [&["commands", "resolve", NOBODY][..], &why].concat();
     desk.outlast(&nobody)
         .await
@@ -385,7 +385,7 @@ async fn another_systems_word_settles_by_key_and_a_contradiction_is_put_before_a
         "pay",
         "k",
         "--rejected",
-        "--why",
+        "--reason",
         "their report",
     ];
     desk.outlast(&refused)
@@ -406,7 +406,7 @@ async fn another_systems_word_settles_by_key_and_a_contradiction_is_put_before_a
         "resolve",
         &id,
         "--noted",
-        "--why",
+        "--reason",
         "their report was wrong",
     ];
     desk.outlast(&noted).await.fine().says("stays settled");
@@ -438,7 +438,7 @@ async fn another_systems_word_settles_by_key_and_a_contradiction_is_put_before_a
     desk.outlast(&["commands", "settle", "pay", "x", "--rejected"])
         .await
         .with(2)
-        .says("--why");
+        .says("--reason");
     // Whoever may emit may tell.
     let emitter = desk.database.login("in role outlast_emitter").await;
     desk.accept("m", "").await;
@@ -448,7 +448,7 @@ async fn another_systems_word_settles_by_key_and_a_contradiction_is_put_before_a
         "pay",
         "m",
         "--obsolete",
-        "--why",
+        "--reason",
         "closed",
     ];
     outlast(&emitter, &told).await.fine().says("is obsolete");
@@ -493,7 +493,7 @@ async fn what_has_had_no_effect_is_withdrawn_or_tried_again_and_what_may_have_ha
         "resolve",
         &unknown,
         "--not-applied",
-        "--why",
+        "--reason",
         "their log",
     ];
     desk.outlast(&none)

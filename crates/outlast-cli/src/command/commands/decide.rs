@@ -17,7 +17,7 @@ pub(super) struct Retry {
     /// The command's id
     id: Uuid,
     /// Who asks, for the audit; without it the database's user
-    #[arg(long, value_name = "WHO", alias = "by")]
+    #[arg(long, value_name = "WHO")]
     actor: Option<String>,
 }
 
@@ -29,10 +29,10 @@ pub(super) struct Cancel {
     /// The command's id
     id: Uuid,
     /// Why, for whoever asks later
-    #[arg(long, alias = "why")]
+    #[arg(long)]
     reason: String,
     /// Who asks; without it the database's user
-    #[arg(long, value_name = "WHO", alias = "by")]
+    #[arg(long, value_name = "WHO")]
     actor: Option<String>,
 }
 

@@ -39,7 +39,7 @@ impl Stands<'_> {
         if let Some(told) = self.contradicted {
             next.push(format!(
                 "it was told to be {told}, and nothing moved: find out at the provider which is true, mend what followed from the \
-                 other, then: outlast commands resolve {id} --noted --why HOW_YOU_KNOW"
+                 other, then: outlast commands resolve {id} --noted --reason HOW_YOU_KNOW"
             ));
         }
         if self.is_incident {
@@ -62,9 +62,9 @@ impl Stands<'_> {
                 format!(
                     "two ends of it were told before it was accepted; ask the provider for {key}, then one of:"
                 ),
-                format!("{resolve} --settled --reference R --why HOW_YOU_KNOW"),
-                format!("{resolve} --rejected --why HOW_YOU_KNOW"),
-                format!("{resolve} --not-applied --why HOW_YOU_KNOW     it is sent"),
+                format!("{resolve} --settled --reference R --reason HOW_YOU_KNOW"),
+                format!("{resolve} --rejected --reason HOW_YOU_KNOW"),
+                format!("{resolve} --not-applied --reason HOW_YOU_KNOW     it is sent"),
             ],
             ("waiting", _) => vec![
                 format!(
@@ -76,16 +76,16 @@ impl Stands<'_> {
                 format!(
                     "the provider took it and has not settled it; ask it for {key}, then one of:"
                 ),
-                format!("{resolve} --settled --reference R --why HOW_YOU_KNOW"),
-                format!("{resolve} --rejected --why HOW_YOU_KNOW"),
-                format!("{resolve} --abandoned --why WHY"),
+                format!("{resolve} --settled --reference R --reason HOW_YOU_KNOW"),
+                format!("{resolve} --rejected --reason HOW_YOU_KNOW"),
+                format!("{resolve} --abandoned --reason WHY"),
             ],
             _ => vec![
                 format!("it may have had an effect; ask the provider for {key}, then one of:"),
-                format!("{resolve} --settled --reference R --why HOW_YOU_KNOW"),
-                format!("{resolve} --rejected --why HOW_YOU_KNOW"),
-                format!("{resolve} --not-applied --why HOW_YOU_KNOW     it is sent again"),
-                format!("{resolve} --abandoned --why WHY"),
+                format!("{resolve} --settled --reference R --reason HOW_YOU_KNOW"),
+                format!("{resolve} --rejected --reason HOW_YOU_KNOW"),
+                format!("{resolve} --not-applied --reason HOW_YOU_KNOW     it is sent again"),
+                format!("{resolve} --abandoned --reason WHY"),
             ],
         }
     }

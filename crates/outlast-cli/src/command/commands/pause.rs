@@ -12,10 +12,10 @@ pub(super) struct Pause {
     /// The name of the commands
     name: String,
     /// Why, for whoever finds them paused
-    #[arg(long, alias = "why")]
+    #[arg(long)]
     reason: String,
     /// Who asks, for the audit; without it the database's user
-    #[arg(long, value_name = "WHO", alias = "by")]
+    #[arg(long, value_name = "WHO")]
     actor: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Resume {
     /// The name of the commands
     name: String,
     /// Who asks, for the audit; without it the database's user
-    #[arg(long, value_name = "WHO", alias = "by")]
+    #[arg(long, value_name = "WHO")]
     actor: Option<String>,
 }
 

@@ -23,9 +23,9 @@ First find out, at the provider, by the provider key that `outlast commands show
 needs the role outlast_owner.
 
 Examples:
-  outlast commands resolve ID --settled --reference ch_123 --why 'on their statement of 3 May' --by ann
-  outlast commands resolve ID --not-applied --why 'their support says it never arrived'
-  outlast commands resolve ID --abandoned --why 'refunded by hand'")]
+  outlast commands resolve ID --settled --reference ch_123 --reason 'on their statement of 3 May' --actor ann
+  outlast commands resolve ID --not-applied --reason 'their support says it never arrived'
+  outlast commands resolve ID --abandoned --reason 'refunded by hand'")]
 pub(super) struct Resolve {
     /// The command's id
     id: Uuid,
@@ -51,11 +51,11 @@ pub(super) struct Resolve {
     #[arg(long, value_name = "JSON", conflicts_with_all = ["rejected", "not_applied", "abandoned", "noted"])]
     answer: Option<OsString>,
     /// How you know, for whoever asks later
-    #[arg(long, alias = "reason", value_parser = NonEmptyStringValueParser::new())]
-    why: String,
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    reason: String,
     /// Who has decided, for the audit; without it the database's user
-    #[arg(long, value_name = "WHO", alias = "actor")]
-    by: Option<String>,
+    #[arg(long, value_name = "WHO")]
+    actor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -85,10 +85,10 @@ impl Resolve {
         let given: [Given<'_>; 6] = [
             (&id, Type::UUID),
             (&word, Type::TEXT),
-            (&self.why, Type::TEXT),
+            (&self.reason, Type::TEXT),
             (&self.reference, Type::TEXT),
             (&answer, Type::TEXT),
-            (&self.by, Type::TEXT),
+            (&self.actor, Type::TEXT),
         ];
         let sql = include_str!("../../../sql/command/resolve.sql");
         let rows = database.rows(&what, sql, &given).await?;

@@ -23,7 +23,7 @@ that has ended otherwise, it is kept as evidence and put before a person.
 
 Examples:
   outlast commands settle charge_card booking/7/deposit --settled --reference ch_123 --answer '\"ch_123\"'
-  outlast commands settle charge_card booking/7/deposit --rejected --why 'their report of 3 May'")]
+  outlast commands settle charge_card booking/7/deposit --rejected --reason 'their report of 3 May'")]
 pub(super) struct Settle {
     /// The name of the command
     name: String,
@@ -35,11 +35,11 @@ pub(super) struct Settle {
     /// The provider has done it
     #[arg(long)]
     settled: bool,
-    /// The provider has refused it, and it had no effect; needs --why
-    #[arg(long, requires = "why")]
+    /// The provider has refused it, and it had no effect; needs --reason
+    #[arg(long, requires = "reason")]
     rejected: bool,
-    /// There was nothing to do any more, and nothing was done; needs --why
-    #[arg(long, requires = "why")]
+    /// There was nothing to do any more, and nothing was done; needs --reason
+    #[arg(long, requires = "reason")]
     obsolete: bool,
     /// What the provider calls it
     #[arg(long, value_name = "R", value_parser = NonEmptyStringValueParser::new())]
@@ -48,11 +48,11 @@ pub(super) struct Settle {
     #[arg(long, value_name = "JSON", conflicts_with_all = ["rejected", "obsolete"])]
     answer: Option<OsString>,
     /// How that is known
-    #[arg(long, alias = "reason", value_parser = NonEmptyStringValueParser::new())]
-    why: Option<String>,
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    reason: Option<String>,
     /// Who tells it; without it the database's user
-    #[arg(long, value_name = "WHO", alias = "actor")]
-    by: Option<String>,
+    #[arg(long, value_name = "WHO")]
+    actor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -94,9 +94,9 @@ impl Settle {
             (&state, Type::TEXT),
             (&answer, Type::TEXT),
             (&self.reference, Type::TEXT),
-            (&self.why, Type::TEXT),
+            (&self.reason, Type::TEXT),
             (&self.tenant, Type::TEXT),
-            (&self.by, Type::TEXT),
+            (&self.actor, Type::TEXT),
         ];
         let sql = include_str!("../../../sql/command/settle.sql");
         let rows = database.rows(&what, sql, &given).await?;
