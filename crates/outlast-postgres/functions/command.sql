@@ -206,7 +206,7 @@ begin
   end if;
   alike := m.state = said and coalesce(m.answer, answer, '') = coalesce(answer, m.answer, '');
   if m.state in ('settled', 'rejected', 'obsolete', 'cancelled', 'abandoned') then
-    -- What a person has given up without knowing is no contradiction: the line of evidence says it.
+    -- Also against what a person has given up without knowing: now somebody knows.
     if not alike and said <> 'pending' then
       insert into outlast._contradiction (command, at, state, reason)
       values (_told.id, outlast.clock(), said, format('it is %s, and now was told to be %s', m.state, said)) on conflict do nothing;
