@@ -25,6 +25,7 @@ async fn the_hello_world_runs_a_job_is_killed_comes_back_and_stops_what_it_canno
     enqueue(r#"{"name":"Ada"}"#).await;
     worker.line("hello Ada, attempt 1", SOON).await;
     worker.kill();
+    gone(&sql).await;
 
     enqueue(r#"{"name":"Bob"}"#).await;
     let worker = example("hello", database.url());
@@ -58,6 +59,7 @@ async fn a_consumer_greets_is_killed_comes_back_and_shows_what_it_cannot_read() 
     emit(r#"{"name":"Ada"}"#).await;
     worker.line("hello Ada, try 1", SOON).await;
     worker.kill();
+    gone(&sql).await;
 
     emit(r#"{"name":"Bob"}"#).await;
     let worker = example("consumer", database.url());
@@ -67,6 +69,17 @@ async fn a_consumer_greets_is_killed_comes_back_and_shows_what_it_cannot_read() 
     wait_for("the incident", SOON, async || {
         (count("select count(*) from outlast.incident where reason like 'unreadable%'").await == 1)
             .then_some(())
+    })
+    .await;
+}
+
+/// Waits until the server has noticed that the worker is dead: a claim that was under way takes what is written by then, too, and
+/// its next try comes with the lease's end.
+async fn gone(sql: &tokio_postgres::Client) {
+    let others = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()";
+    wait_for("the end of the killed worker's sessions", SOON, async || {
+        let n: i64 = sql.query_one(others, &[]).await.unwrap().get(0);
+        (n == 0).then_some(())
     })
     .await;
 }
