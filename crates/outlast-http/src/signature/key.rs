@@ -78,7 +78,7 @@ impl Key {
         format!("{PREFIX}{}", EITHER.encode(&self.0))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use hmac::Mac;
 use http::HeaderMap;
 
-use super::{ID, Keys, SIGNATURE, TIMESTAMP, V1, mac};
+use super::{ID, Keys, SIGNATURE, TIMESTAMP, V1, tag};
+use crate::mac;
 
 /// The longest value of one of the three headers.
 const LONGEST: usize = 4096;
@@ -109,44 +109,92 @@ impl Verifier {
         body: &[u8],
         now: SystemTime,
     ) -> Result<Verified, Refused> {
-        let id = only(headers, ID)?;
-        let timestamp = only(headers, TIMESTAMP)?;
-        let signatures = only(headers, SIGNATURE)?;
-        let at = seconds(timestamp).ok_or(Refused::BadTimestamp)?;
-        let signed_at = UNIX_EPOCH.checked_add(Duration::from_secs(at));
-        let signed_at = signed_at.ok_or(Refused::BadTimestamp)?;
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if now.saturating_sub(at) > self.tolerance.as_secs() {
-            return Err(Refused::TooOld);
-        }
-        if at.saturating_sub(now) > self.tolerance.as_secs() {
-            return Err(Refused::TooNew);
-        }
-        let known = signatures
-            .split(' ')
-            .filter_map(|part| part.strip_prefix(V1));
-        let signatures: Vec<&str> = known.take(MOST).collect();
-        if signatures.is_empty() {
-            return Err(Refused::NoSignature);
-        }
-        let of = |key| mac(key, id.as_bytes(), timestamp.as_bytes(), body);
-        let macs: Vec<_> = self.keys.iter().map(of).collect();
-        let mut matches = false;
-        // All of them are looked at, so that the time does not tell which one it was.
-        for encoded in signatures {
-            // What cannot be decoded is equal to nothing.
-            let signature = STANDARD.decode(encoded).unwrap_or_default();
-            for mac in &macs {
-                matches |= mac.clone().verify_slice(&signature).is_ok();
-            }
-        }
-        if !matches {
+        let message = Message::read(headers, Names::STANDARD)?;
+        message.is_in_time(now, self.tolerance)?;
+        let signatures = message.signatures(V1)?;
+        let of = |key: &super::Key| tag(key.bytes(), message.id, message.timestamp, body);
+        let tags: Vec<_> = self.keys.iter().map(of).collect();
+        if mac::matching(&tags, &signatures).is_none() {
             return Err(Refused::Mismatch);
         }
         Ok(Verified {
-            id: id.to_owned(),
-            at: signed_at,
+            id: message.id.to_owned(),
+            at: message.at,
         })
+    }
+}
+
+/// What the three headers are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) id: &'static str,
+    pub(crate) timestamp: &'static str,
+    pub(crate) signature: &'static str,
+}
+
+impl Names {
+    pub(crate) const STANDARD: Self = Self {
+        id: ID,
+        timestamp: TIMESTAMP,
+        signature: SIGNATURE,
+    };
+    /// Before there was a standard.
+    pub(crate) const SVIX: Self = Self {
+        id: "svix-id",
+        timestamp: "svix-timestamp",
+        signature: "svix-signature",
+    };
+}
+
+/// What the three headers say, before anything of it is proven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) id: &'a str,
+    /// As it was sent, because that is what was signed.
+    pub(crate) timestamp: &'a str,
+    pub(crate) at: SystemTime,
+    signatures: &'a str,
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn read(headers: &'a HeaderMap, names: Names) -> Result<Self, Refused> {
+        let id = only(headers, names.id)?;
+        let timestamp = only(headers, names.timestamp)?;
+        let signatures = only(headers, names.signature)?;
+        let at = seconds(timestamp).ok_or(Refused::BadTimestamp)?;
+        let at = UNIX_EPOCH.checked_add(Duration::from_secs(at));
+        Ok(Self {
+            id,
+            timestamp,
+            at: at.ok_or(Refused::BadTimestamp)?,
+            signatures,
+        })
+    }
+
+    pub(crate) fn is_in_time(&self, now: SystemTime, tolerance: Duration) -> Result<(), Refused> {
+        let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let (now, at) = (seconds(now), seconds(self.at));
+        if now.saturating_sub(at) > tolerance.as_secs() {
+            return Err(Refused::TooOld);
+        }
+        if at.saturating_sub(now) > tolerance.as_secs() {
+            return Err(Refused::TooNew);
+        }
+        Ok(())
+    }
+
+    /// The signatures of one version, decoded. What cannot be decoded is equal to nothing.
+    pub(crate) fn signatures(&self, version: &str) -> Result<Vec<Vec<u8>>, Refused> {
+        let known = self
+            .signatures
+            .split(' ')
+            .filter_map(|part| part.strip_prefix(version));
+        let decoded = known.map(|encoded| STANDARD.decode(encoded).unwrap_or_default());
+        let all: Vec<Vec<u8>> = decoded.take(MOST).collect();
+        match all.is_empty() {
+            true => Err(Refused::NoSignature),
+            false => Ok(all),
+        }
     }
 }
 

@@ -9,3 +9,4 @@ mod provider;
 mod push;
 mod server;
 mod signature;
+mod webhook;
