@@ -85,6 +85,7 @@
 //! | `cli` | the commands of `outlast` for your own binary |
 //! | `push` | [`http`]: an HTTPS endpoint as the handler of a consumer ([`Consumer::push`]), signatures and completion for receivers |
 //! | `http-provider` | [`http::provider`]: a client for a provider's HTTP API that knows afterwards whether a request may have had an effect |
+//! | `webhook` | [`http::webhook`]: whether what a provider tells you is the provider's, by its signature |
 //! | `testing` | a worker for tests, whose clock they move |
 #![warn(missing_docs)]
 
@@ -113,7 +114,7 @@ pub use outlast_postgres::{
 #[cfg(feature = "diesel-async")]
 pub use outlast_postgres::tx::DieselTx;
 
-#[cfg(any(feature = "http-provider", feature = "push"))]
+#[cfg(any(feature = "http-provider", feature = "push", feature = "webhook"))]
 pub use outlast_http as http;
 
 #[cfg(feature = "testing")]
