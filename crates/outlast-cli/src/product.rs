@@ -79,6 +79,8 @@ enum Command {
     Dead(dead::Dead),
     /// List messages that are no event; read them again, or do without
     Unreadable(unreadable::Unreadable),
+    /// Judge recorded webhooks; list the providers that are known
+    Webhooks(webhooks::Webhooks),
     /// Pause consumers
     Pause(pause::Pause),
     /// Resume paused consumers
@@ -118,6 +120,7 @@ impl Cli {
             Command::Relay(c) => c.run(global).await,
             Command::Dead(c) => c.run(global).await,
             Command::Unreadable(c) => c.run(global).await,
+            Command::Webhooks(c) => c.run(global),
             Command::Pause(c) => c.run(global).await,
             Command::Resume(c) => c.run(global).await,
             Command::Apply(c) => c.run(global).await,

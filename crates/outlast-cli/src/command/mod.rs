@@ -25,3 +25,4 @@ pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod unreadable;
 pub(crate) mod verify;
+pub(crate) mod webhooks;

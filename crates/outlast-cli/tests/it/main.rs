@@ -27,6 +27,7 @@ mod schema;
 mod schemas;
 mod topics;
 mod verify;
+mod webhooks;
 
 use std::{
     io::Write,
