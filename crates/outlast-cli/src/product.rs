@@ -61,6 +61,8 @@ enum Command {
     Jobs(jobs::Jobs),
     /// List and show commands to providers; decide about those that nobody knows the end of
     Commands(commands::Commands),
+    /// List, show, retry, pause and resume entities; decide about those that stopped
+    Entities(entities::Entities),
     /// List, pause and resume accounts of providers
     Accounts(accounts::Accounts),
     /// List what needs a person
@@ -111,6 +113,7 @@ impl Cli {
             Command::Parked(c) => c.run(global).await,
             Command::Jobs(c) => c.run(global).await,
             Command::Commands(c) => c.run(global).await,
+            Command::Entities(c) => c.run(global).await,
             Command::Accounts(c) => c.run(global).await,
             Command::Incidents(c) => c.run(global).await,
             Command::Emit(c) => c.run(global).await,

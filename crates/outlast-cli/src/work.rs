@@ -1,4 +1,4 @@
-//! What jobs and commands have in common here: nobody of this id, a decision that is answered in one word, a name that is paused.
+//! What jobs, commands and entities have in common here: nobody of this id, a decision that is answered in one word, a name that is paused.
 
 use serde::Serialize;
 use tokio_postgres::types::Type;
@@ -12,11 +12,12 @@ use crate::{
     problem::{Answer, Problem},
 };
 
-/// Which of the two.
+/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Job,
     Command,
+    Entity,
 }
 
 #[derive(Serialize)]
@@ -39,6 +40,7 @@ impl Work {
         match self {
             Self::Job => "job",
             Self::Command => "command",
+            Self::Entity => "entity",
         }
     }
 
@@ -47,6 +49,7 @@ impl Work {
         match self {
             Self::Job => "jobs",
             Self::Command => "commands",
+            Self::Entity => "entities",
         }
     }
 
@@ -54,9 +57,11 @@ impl Work {
     pub(crate) fn absent(self, what: String) -> Problem {
         let (one, many) = (self.one(), self.many());
         let none = Problem::new(Exit::Found, what, format!("there is no such {one}"));
-        none.next(format!(
-            "`outlast {many} ls` lists them; those that ended are kept as long as retention.job says"
-        ))
+        let kept = match self {
+            Self::Entity => "those that nobody marks are forgotten after retention.job",
+            _ => "those that ended are kept as long as retention.job says",
+        };
+        none.next(format!("`outlast {many} ls` lists them; {kept}"))
     }
 
     /// Asks by a statement that answers in one word, and says what that means: done, or why not.
@@ -104,10 +109,11 @@ impl Work {
             Some(_) => ("pause", "paused"),
             None => ("resume", "active"),
         };
-        // Where they are claimed, commands have names of their own.
+        // Where they are claimed, commands and entities have names of their own.
         let claimed_as = match self {
             Self::Job => name.to_owned(),
             Self::Command => outlast_postgres::store::command_queue(name),
+            Self::Entity => outlast_postgres::store::entity_queue(name),
         };
         let database = Database::to_write(global).await?;
         let rows = database

@@ -130,6 +130,33 @@ begin
   return n;
 end $$;
 
+-- What was kept of an entity is not true any more: somebody has taken it away there, or a restore has brought back what was before it.
+-- Its next run begins without. Marks nothing, and leaves what is to be cleaned up. Answers `forgotten`, `nothing` if nothing was kept, or
+-- `running`: whoever runs it goes on with what was kept.
+create or replace function outlast.forget_refs(name text, entity_id text, reason text, tenant text default '', actor text default null)
+returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  known uuid := outlast._entity_named(forget_refs.name, forget_refs.entity_id, forget_refs.tenant);
+  e outlast._entity;
+begin
+  if coalesce(forget_refs.reason, '') = '' then
+    raise exception 'forget refs of % %: say why', forget_refs.name, forget_refs.entity_id using errcode = 'OL005';
+  end if;
+  select * into e from outlast._entity x where x.id = known for update;
+  -- In a statement after the lock, which a claim takes too.
+  if exists (select from outlast._job_claimed c where c.id = known) then return 'running'; end if;
+  if e.refs is null then return 'nothing'; end if;
+  update outlast._entity x set refs = null, refs_codec_key = null, refs_digest = null where x.id = known;
+  perform outlast._audited('entity.forgotten', forget_refs.name || ' ' || forget_refs.entity_id, jsonb_build_object('id', known,
+    'reason', outlast._clean(forget_refs.reason), 'tenant', forget_refs.tenant), forget_refs.actor);
+  return 'forgotten';
+end $$;
+
 -- Nobody takes entities of this name until it is resumed; what runs goes on, and marks are kept.
 create or replace function outlast.pause_entity(name text, reason text, actor text default null) returns boolean
 language plpgsql volatile

@@ -39,6 +39,7 @@ as $$
     ('abandon_job',       '{owner}',  true),
     ('discard',           '{owner}',  true),
     ('pause',             '{owner}',  true),
+    ('forget_refs',       '{owner}',  true),
     ('limit_account',     '{owner}',  true),
     ('pause_account',     '{owner}',  true),
     ('pause_entity',      '{owner}',  true),

@@ -152,7 +152,7 @@ fn ways(rows: &[Row]) -> Vec<&'static str> {
         ("event", "outlast parked retry ABOUT --consumer CONSUMER"),
         ("job", "of a job: outlast jobs retry ABOUT"),
         ("command", "of a command: outlast commands show ABOUT"),
-        ("entity", "of an entity: docs/entities.md"),
+        ("entity", "of an entity: outlast entities show ABOUT"),
     ];
     let are_there = |wanted: &str| rows.iter().any(|row| kind(row) == wanted);
     let mut ways: Vec<&str> = all

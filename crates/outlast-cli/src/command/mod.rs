@@ -13,6 +13,7 @@ pub(crate) mod deployment;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod emit;
+pub(crate) mod entities;
 pub(crate) mod events;
 pub(crate) mod incidents;
 pub(crate) mod jobs;

@@ -8,7 +8,14 @@ use crate::{command, run};
 async fn every_shell_gets_a_script_and_bash_can_read_its_own() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(command(&["completions", shell]), b"").await.fine();
-        for word in ["migrate", "consumers", "commands", "accounts", "deployment"] {
+        for word in [
+            "migrate",
+            "consumers",
+            "commands",
+            "entities",
+            "accounts",
+            "deployment",
+        ] {
             assert!(
                 script.out.contains(word),
                 "{word} is not in the script of {shell}"
@@ -51,6 +58,8 @@ async fn the_help_teaches() {
         &["incidents", "ls"],
         &["commands", "ls"],
         &["commands", "resolve"],
+        &["entities", "ls"],
+        &["entities", "show"],
     ] {
         let help = run(command(&[words, &["--help"]].concat()), b"")
             .await

@@ -12,6 +12,7 @@ mod dev;
 mod docs;
 mod doctor;
 mod emit;
+mod entities;
 mod events;
 mod jobs;
 mod migrate;

@@ -1,6 +1,6 @@
 //! What a provider calls an entity is kept as soon as it is known, and what a late runner knows is not dropped.
 
-use super::{Office, complete, keep};
+use super::{Office, claim, complete, keep};
 use crate::sql::{self, one, run};
 
 #[tokio::test]
@@ -137,4 +137,86 @@ async fn refs_that_nobody_could_read_are_refused() {
         "OL003"
     );
     office.must_be_sound().await;
+}
+
+#[tokio::test]
+async fn what_a_person_says_is_not_true_any_more_is_forgotten_and_nothing_else() {
+    let office = Office::new().await;
+    office.deleted("a", "\"g7\"").await;
+    let first = office.take().await;
+    keep(&office.client, &first, Some("\"g1\""))
+        .await
+        .expect("keeps");
+    let forget = "select outlast.forget_refs('crm', 'a', 'removed by hand', actor => 'jo')";
+    // Whoever runs it goes on with what was kept.
+    assert_eq!(one::<String>(&office.client, forget, &[]).await, "running");
+    office.fail(&first, "permanent").await;
+    assert_eq!(
+        one::<String>(&office.client, forget, &[]).await,
+        "forgotten"
+    );
+    assert_eq!(one::<String>(&office.client, forget, &[]).await, "nothing");
+    assert_eq!(
+        office.state("a").await,
+        "waiting!",
+        "nothing runs because of it"
+    );
+    run(&office.client, "select outlast.retry_entity('crm', 'a')").await;
+    let second = office.take().await;
+    assert_eq!(
+        (second.refs.as_deref(), second.deleted()),
+        (None, vec!["\"g7\""])
+    );
+    office.complete(&second).await;
+    let audited = "select actor || ' ' || (detail ->> 'reason') from outlast._audit where action = 'entity.forgotten'";
+    assert_eq!(
+        one::<String>(&office.client, audited, &[]).await,
+        "jo removed by hand"
+    );
+    let silent = "select outlast.forget_refs('crm', 'a', '')";
+    assert_eq!(
+        sql::state(office.client.execute(silent, &[]).await),
+        "OL005"
+    );
+    let nobody = "select outlast.forget_refs('crm', 'b', 'x')";
+    assert_eq!(
+        sql::state(office.client.execute(nobody, &[]).await),
+        "OL012"
+    );
+    office.must_be_sound().await;
+}
+
+/// A claim has handed out what was kept, and has not committed, when a person says that it is not true any more.
+async fn forgotten_behind_a_claim(office: &Office) -> String {
+    let (worker, person) = (office.house.connect().await, office.house.connect().await);
+    office.changed("a").await;
+    let first = office.take().await;
+    keep(&office.client, &first, Some("1"))
+        .await
+        .expect("keeps");
+    office.complete(&first).await;
+    office.changed("a").await;
+    run(&worker, "begin").await;
+    let taken = claim(&worker, "crm", 1).await.expect("claims");
+    assert_eq!(taken[0].refs.as_deref(), Some("1"));
+    let pid = sql::pid(&person).await;
+    let forget = "select outlast.forget_refs('crm', 'a', 'removed by hand')";
+    let (said, ()) = tokio::join!(one::<String>(&person, forget, &[]), async {
+        sql::until_blocked(&office.client, pid).await;
+        run(&worker, "commit").await;
+    });
+    said
+}
+
+#[tokio::test]
+async fn what_a_claim_is_handing_out_is_not_forgotten_behind_its_back_and_without_the_lock_it_is() {
+    let office = Office::new().await;
+    assert_eq!(forgotten_behind_a_claim(&office).await, "running");
+    office.must_be_sound().await;
+
+    let office = Office::new().await;
+    // The update waits as well; what it writes was decided before.
+    let lock = ("x.id = known for update;", "x.id = known;");
+    office.house.plant("forget_refs", &[lock]).await;
+    assert_eq!(forgotten_behind_a_claim(&office).await, "forgotten");
 }
