@@ -168,6 +168,99 @@ async fn what_is_red_is_told_with_what_mends_it_and_is_green_when_that_was_done(
     );
 }
 
+/// An hour passes for all that waits.
+const AN_HOUR_LATER: &str = "update outlast._job set accepted_at = accepted_at - interval '1 hour';
+    update outlast._entity_mark set marked_at = marked_at - interval '1 hour'";
+
+#[tokio::test]
+async fn what_is_due_and_taken_by_no_worker_is_told_with_what_mends_it() {
+    let (database, sql) = database().await;
+    let doctor = async || outlast(database.url(), &["doctor", "--json"]).await.json();
+    let all = "jobs, commands and entities";
+    is(
+        &doctor().await,
+        ("work", all),
+        "good",
+        "nothing that is due",
+    );
+    let accept = "select outlast.enqueue('greet', '{}'), outlast.command('charge', '{}', 'k');
+        select outlast.changed('crm', 'a'), outlast.changed('crm', 'b')";
+    execute(&sql, accept).await;
+    // It has only just come.
+    is(
+        &doctor().await,
+        ("work", all),
+        "good",
+        "nothing that is due",
+    );
+    execute(&sql, AN_HOUR_LATER).await;
+    let red = doctor().await;
+    for (about, many) in [
+        ("job greet", "jobs"),
+        ("command charge", "commands"),
+        ("entity crm", "entities"),
+    ] {
+        is(&red, ("work", about), "warning", "no worker takes it");
+        let mend = self::about(&red, "work", about)["mend"].to_string();
+        assert!(
+            mend.contains(&format!("outlast {many} ls --name")),
+            "{mend}"
+        );
+    }
+    // Marks that were taken wait as well. A name that is worked on is left out, one that is paused says why.
+    for claim in ["claim('entity', 'other')", "claim('job', 'greet')"] {
+        execute(&sql, &format!("select * from outlast.{claim}")).await;
+    }
+    execute(&sql, AN_HOUR_LATER).await;
+    let pause = ["commands", "pause", "charge", "--reason", "their incident"];
+    outlast(database.url(), &pause).await.fine();
+    let now = doctor().await;
+    is(
+        &now,
+        ("work", "entity crm"),
+        "warning",
+        "no worker takes it",
+    );
+    is(
+        &now,
+        ("work", "command charge"),
+        "warning",
+        "paused: their incident",
+    );
+    let mend = self::about(&now, "work", "command charge")["mend"].to_string();
+    assert!(mend.contains("outlast commands resume charge"), "{mend}");
+    assert!(
+        !now.iter().any(|one| one["about"] == "job greet"),
+        "{now:#?}"
+    );
+    // What an account must wait for is no lack of workers, and what waits for a person neither.
+    for change in [
+        "select outlast.cancel_key('charge', 'k', 'ordered twice', kind => 'command')",
+        "select outlast.resume_job('command:charge')",
+        "select outlast.pause_account('acme', 'their incident')",
+        "select outlast.command('charge', '{}', 'l', account => 'acme')",
+    ] {
+        execute(&sql, change).await;
+    }
+    for _ in ["a", "b"] {
+        let claim = "select token::text, id::text from outlast.claim('entity', 'crm')";
+        let row = sql.query_one(claim, &[]).await.expect("one is due");
+        let (token, id): (&str, &str) = (row.get(0), row.get(1));
+        execute(
+            &sql,
+            &format!("select outlast.fail('{token}', '{id}', 'permanent', 'x')"),
+        )
+        .await;
+    }
+    execute(&sql, AN_HOUR_LATER).await;
+    is(
+        &doctor().await,
+        ("work", all),
+        "good",
+        "nothing that is due",
+    );
+}
+
 #[tokio::test]
 async fn what_a_relay_writes_down_and_what_a_monitor_tells_is_shown() {
     let Some(world) = World::bare("").await else {

@@ -4,6 +4,7 @@ mod brokers;
 mod canary;
 mod database;
 mod found;
+mod work;
 
 use clap::Args;
 use outlast_core::broker::Severity;
@@ -46,6 +47,7 @@ impl Doctor {
         let mut all = Shown::new(out);
         let fits = database::look(&database, &effective, &mut all).await?;
         if fits {
+            work::look(&database, &mut all).await?;
             brokers::look(&database, &brokers, &mut all).await?;
         }
         if self.canary {
