@@ -346,7 +346,7 @@ begin
     'batches_in_flight', (select count(*) from outlast._lease l where l.room = 'batch'),
     'events_in_flight', (select coalesce(sum(b.events), 0) from outlast._lease l
        join outlast._batch b on (b.consumer, b.lane, b.seq) = (l.consumer, l.lane, l.seq) where l.room = 'batch'),
-    'parked', (select count(*) from outlast._parked),
+    'parked', (select count(*) from outlast._parked), 'entities', (select count(*) from outlast._entity),
     'waiting_consumers', (select coalesce(jsonb_agg(c.name order by c.name), '[]') from outlast._consumer c
        where not c.local and c.state = 'active'),
     'missing', (select coalesce(jsonb_agg(jsonb_build_object(

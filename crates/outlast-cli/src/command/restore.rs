@@ -81,6 +81,7 @@ struct Status {
     batches_in_flight: i64,
     events_in_flight: i64,
     parked: i64,
+    entities: i64,
     waiting_consumers: Vec<String>,
     missing: Vec<Missing>,
     processes: Vec<Process>,
@@ -165,6 +166,12 @@ async fn confirm(global: &Global, reason: &str, yes: bool) -> Answer {
     out.say(
         "confirmed; held consumers go on by themselves, workers that stopped are started again",
     )?;
+    if status.entities > 0 {
+        let known = text::count(status.entities, "entity is", "entities are");
+        out.say(&format!(
+            "{known} known, and none looks again by itself at what its provider was told in what is gone: docs/entities.md, \"After a restore\""
+        ))?;
+    }
     Ok(Exit::Done)
 }
 

@@ -90,6 +90,16 @@ async fn a_restored_backup_is_held_first_and_the_report_says_what_is_gone() {
         .await
         .with(1)
         .says("stopped: look");
+    let confirm = ["restore", "confirm", "--reason", "looked", "--yes"];
+    let confirmed = outlast(url, &confirm).await.fine();
+    assert!(!confirmed.out.contains("entit"), "{confirmed:#?}");
+    // Of entities nobody here knows what their provider was told later.
+    execute(&client, "select outlast.changed('crm', 'a')").await;
+    execute(&client, "select * from outlast.claim('entity', 'other')").await;
+    outlast(url, &confirm)
+        .await
+        .fine()
+        .says("1 entity is known, and none looks again by itself");
 }
 
 #[tokio::test]

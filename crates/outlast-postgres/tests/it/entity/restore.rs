@@ -1,6 +1,6 @@
 //! Restored databases: numbers that a provider has seen are not given out again, and no mark is left where nobody looks.
 
-use super::{Office, claim};
+use super::{Office, claim, keep};
 use crate::house::forward;
 use crate::sql::{self, run};
 
@@ -58,5 +58,53 @@ async fn in_a_copy_marks_are_looked_for_from_the_beginning() {
         sql::state(super::complete(&office.client, &old).await),
         "OL001"
     );
+    office.must_be_sound().await;
+}
+
+/// The statement of docs/entities.md.
+const LOOK_AGAIN: &str = "select count(outlast.changed(name, entity_id, tenant => tenant, exclusive => exclusive)) from outlast.entity";
+
+#[tokio::test]
+async fn after_a_restore_nothing_is_converged_again_by_itself_and_one_statement_lets_all_look_again()
+ {
+    let office = Office::new().await;
+    let mark = "select outlast.changed('crm', 'a', exclusive => 'chat/7', payload => '{\"n\": 1}')";
+    run(&office.client, mark).await;
+    let first = office.take().await;
+    keep(&office.client, &first, Some("1"))
+        .await
+        .expect("keeps");
+    office.complete(&first).await;
+    office.changed("stopped").await;
+    let stopped = office.take().await;
+    office.fail(&stopped, "permanent").await;
+    // Nobody has taken this one yet.
+    office.changed("new").await;
+    run(
+        &office.client,
+        "select outlast._rewound(gen_random_uuid(), 7)",
+    )
+    .await;
+    run(&office.client, "select outlast._confirm('looked', 'jo')").await;
+    let new = office.take().await;
+    assert_eq!(
+        new.key, "new",
+        "of the others nothing says that they differ"
+    );
+    office.complete(&new).await;
+
+    assert_eq!(office.count(LOOK_AGAIN).await, 3);
+    let all = office.claim(10).await;
+    let by = |key: &str| all.iter().find(|one| one.key == key);
+    let again = by("a").expect("it looks again");
+    assert_eq!(
+        (again.refs.as_deref(), again.payload.as_str()),
+        (Some("1"), "{\"n\": 1}")
+    );
+    assert!(again.fence > first.fence);
+    assert!(by("new").is_some());
+    assert!(by("stopped").is_none(), "it waits for its person");
+    let held = "select count(*) from outlast._exclusive where key = 'chat/7' and held";
+    assert_eq!(office.count(held).await, 1, "under its key of exclusion");
     office.must_be_sound().await;
 }
