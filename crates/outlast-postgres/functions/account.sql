@@ -10,10 +10,20 @@ language sql stable
 as $$ select _account_paused.name <> '' and exists (
   select from outlast._account a where a.name = _account_paused.name and a.paused_until > outlast.clock()) $$;
 
+-- What bounds it: its own limit, else that of the longest `…/*` which is its beginning. Of such a one each account has as much for itself.
+create or replace function outlast._limit_of(name text) returns setof outlast._account_limit
+language sql stable rows 1
+as $$
+  select x.* from outlast._account_limit x
+  where x.name = any (array[_limit_of.name] || array(
+    select left(_limit_of.name, n) || '*' from generate_series(1, length(_limit_of.name)) n where substr(_limit_of.name, n, 1) = '/'))
+  order by x.name = _limit_of.name desc, length(x.name) desc limit 1
+$$;
+
 -- So many failures one after the other, and it is left alone.
 create or replace function outlast._account_circuit(name text) returns int
 language sql stable
-as $$ select coalesce((select x.circuit from outlast._account_limit x where x.name = _account_circuit.name), 5) $$;
+as $$ select coalesce((select x.circuit from outlast._limit_of(_account_circuit.name) x), 5) $$;
 
 -- Whether nobody has answered there for so many tries that one at a time finds out.
 create or replace function outlast._account_fails(name text) returns boolean
@@ -33,7 +43,7 @@ declare
   failing boolean := outlast._account_fails(_account_room.name);
   most int;
 begin
-  select * into lim from outlast._account_limit x where x.name = _account_room.name;
+  select * into lim from outlast._limit_of(_account_room.name);
   most := case when failing then 1 else lim.concurrency end;
   if most is not null then
     most := greatest(0, most - (select count(*)::int from outlast._job_claimed c where c.account = _account_room.name and c.account <> ''));
@@ -48,8 +58,7 @@ end $$;
 create or replace function outlast._account_counts(name text) returns boolean
 language sql stable
 as $$ select _account_counts.name <> '' and (
-  exists (select from outlast._account_limit x
-          where x.name = _account_counts.name and (x.concurrency is not null or x.rate is not null))
+  exists (select from outlast._limit_of(_account_counts.name) x where x.concurrency is not null or x.rate is not null)
   or outlast._account_fails(_account_counts.name)) $$;
 
 -- Whether one more of it may be claimed now; then its lock is this transaction's. The count is a later statement than the lock.
@@ -90,7 +99,7 @@ as $$
 #variable_conflict use_column
 declare
   most int := outlast._account_circuit(_account_failed.name);
-  longest int := coalesce((select x.circuit_pause_s from outlast._account_limit x where x.name = _account_failed.name), 60);
+  longest int := coalesce((select x.circuit_pause_s from outlast._limit_of(_account_failed.name) x), 60);
   at timestamptz := outlast.clock();
 begin
   insert into outlast._account as a (name, paused_until, failures, reason, since)
@@ -141,7 +150,8 @@ begin
 end $$;
 
 -- Sets what an account is allowed; null: without bound. `circuit`: from so many failures one after the other on it is left alone,
--- at most `circuit_pause_s` at a time. With nothing but the defaults: no limit any more. `outlast apply` calls it, too.
+-- at most `circuit_pause_s` at a time. With nothing but the defaults: no limit any more. `acme/*` bounds each account that begins with
+-- acme/ by itself, unless it has a limit of its own; no rate, whose tokens would be everybody's. `outlast apply` calls it, too.
 create or replace function outlast.limit_account(
   account text, concurrency int default null, rate float8 default null, burst int default 1, circuit int default 5,
   circuit_pause_s int default 60, actor text default null)
@@ -159,6 +169,9 @@ begin
     or coalesce(account, '') = '' or length(account) > 200 or account ~ '[[:cntrl:]]' then
     raise exception 'limit of account %: concurrency is 1 to 10000, rate more than 0 a second, burst 1 to 100000, circuit 1 to 1000, circuit_pause_s 1 to 3600',
       quote_nullable(left(limit_account.account, 200)) using errcode = 'OL005';
+  end if;
+  if rate is not null and account like '%/*' then
+    raise exception 'limit of account %: a rate is of one account', quote_nullable(limit_account.account) using errcode = 'OL005';
   end if;
   if concurrency is null and rate is null and circuit = 5 and circuit_pause_s = 60 then
     delete from outlast._account_limit x where x.name = limit_account.account;

@@ -21,6 +21,9 @@ use crate::{
 /// concurrency = 10
 /// rate = 50
 /// burst = 20
+///
+/// [cluster.account."acme/*"]      # each account that begins with acme/, by itself, unless it is named
+/// concurrency = 1
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,6 +126,11 @@ impl Account {
         require(
             within(self.burst, 100_000),
             format!("burst is {}, not between 1 and 100000", self.burst),
+        );
+        require(
+            self.rate.is_none() || !account.ends_with("/*"),
+            "rate is of one account: for each that begins so there are concurrency and circuit"
+                .into(),
         );
         require(
             self.rate.is_some() || is_one(&self.burst),

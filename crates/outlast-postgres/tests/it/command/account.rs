@@ -219,3 +219,57 @@ async fn a_circuit_of_its_own_leaves_an_account_alone_sooner_or_later_and_no_lon
     }
     desk.must_be_sound().await;
 }
+
+#[tokio::test]
+async fn a_limit_for_each_account_that_begins_alike_bounds_each_by_itself_and_a_limit_of_its_own_comes_first()
+ {
+    let desk = Desk::new().await;
+    for account in [
+        "acme/7",
+        "acme/8",
+        "acme/vip",
+        "acme/eu/9",
+        "acme",
+        "bolt/7",
+    ] {
+        for n in 0..5 {
+            desk.accept_as(
+                "pay",
+                &format!("{account} {n}"),
+                &format!(", account => '{account}'"),
+            )
+            .await;
+        }
+    }
+    for limit in [
+        "'acme/*', concurrency => 2",
+        "'acme/vip', concurrency => 4",
+        "'acme/eu/*', concurrency => 1",
+    ] {
+        sql::run(
+            &desk.client,
+            &format!("select outlast.limit_account({limit})"),
+        )
+        .await;
+    }
+    let in_work = "select string_agg(x, ', ' order by x) from (
+        select account || ' ' || count(*) as x from outlast._job_claimed group by account) y";
+    let most = "acme 5, acme/7 2, acme/8 2, acme/eu/9 1, acme/vip 4, bolt/7 5";
+    // Many at once, who count under the lock of each account.
+    let claimers = (0..4).map(|_| async {
+        let client = desk.house.connect().await;
+        for _ in 0..4 {
+            claim(&client, "pay", 10).await.expect("claims");
+        }
+    });
+    futures_util::future::join_all(claimers).await;
+    desk.claim(50).await;
+    assert_eq!(sql::one::<String>(&desk.client, in_work, &[]).await, most);
+    // A rate would need tokens of each.
+    let rate = "select outlast.limit_account('acme/*', rate => 5)";
+    assert!(desk.client.query_one(rate, &[]).await.is_err());
+    // Without a limit for each, all of them go.
+    sql::run(&desk.client, "select outlast.limit_account('acme/*')").await;
+    assert_eq!(desk.claim(50).await.len(), 6);
+    desk.must_be_sound().await;
+}
