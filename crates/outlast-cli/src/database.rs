@@ -29,14 +29,22 @@ pub(crate) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
 impl Database {
     /// Any database that can be reached.
     pub(crate) async fn open(global: &Global) -> Answer<Self> {
-        let target = target(global)?;
+        Self::at(target(global)?).await
+    }
+
+    async fn at(target: Target) -> Answer<Self> {
         let (client, _driver) = connect::connect(&target).await.tried("connect")?;
         Ok(Self { client, target })
     }
 
     /// One with a schema that fits this program; a standby will do.
     pub(crate) async fn to_read(global: &Global) -> Answer<Self> {
-        let database = Self::open(global).await?;
+        Self::reading(target(global)?).await
+    }
+
+    /// As [`Database::to_read`], where settings say more than flags.
+    pub(crate) async fn reading(target: Target) -> Answer<Self> {
+        let database = Self::at(target).await?;
         migrate::of(database.schema())
             .check(&database.client)
             .await

@@ -7,7 +7,7 @@ use outlast_engine::Worker;
 
 use crate::{
     args::{Global, exit_codes},
-    command::{check, config, migrate},
+    command::{adopt, check, config, migrate},
     engine,
     exit::Exit,
     log,
@@ -39,6 +39,8 @@ back.")]
         after_help = "Exit code 1 when something is not as it should be. Good as the first step of a deployment."
     )]
     Check(Set),
+    /// Say what must be true before the backlog of another job table moves in
+    Adopt(adopt::Adopt),
     /// Show the settings and their origin, or print the default file
     Config(config::Config),
     /// Say whether the schema is what this program wants
@@ -54,7 +56,7 @@ enum Migrate {
     Status,
 }
 
-/// Gives your binary the commands `run`, `check`, `config` and `migrate status`, and answers its exit code.
+/// Gives your binary the commands `run`, `check`, `adopt check`, `config` and `migrate status`, and answers its exit code.
 ///
 /// `state` makes what your handlers need; it is called by `run` and `check` only. `worker` joins it to the handlers.
 /// Flags win over the environment (`OUTLAST_…`), that over `outlast.toml`, that over what the code says. On SIGTERM or
@@ -125,6 +127,13 @@ impl Own {
                     &engine::configured(worker, &effective),
                 )
                 .await
+            }
+            Command::Adopt(adopt) => {
+                let worker = worker(make(state).await?);
+                let (base, described) = (Base::of(&worker), worker.described());
+                adopt
+                    .run(global, Some((&base, described.jobs.as_slice())))
+                    .await
             }
             // What the code says about settings is only known with a state; this must work without one.
             Command::Config(config) => config.run(global, &Base::default()).await,

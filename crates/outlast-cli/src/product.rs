@@ -65,6 +65,8 @@ enum Command {
     Entities(entities::Entities),
     /// List, pause and resume accounts of providers
     Accounts(accounts::Accounts),
+    /// Say what must be true before the backlog of another job table moves in
+    Adopt(adopt::Adopt),
     /// List what needs a person
     Incidents(incidents::Incidents),
     /// Emit one event from the shell
@@ -115,6 +117,7 @@ impl Cli {
             Command::Commands(c) => c.run(global).await,
             Command::Entities(c) => c.run(global).await,
             Command::Accounts(c) => c.run(global).await,
+            Command::Adopt(c) => c.run(global, None).await,
             Command::Incidents(c) => c.run(global).await,
             Command::Emit(c) => c.run(global).await,
             Command::Verify(c) => c.run(global).await,

@@ -188,3 +188,18 @@ begin
   end if;
   return true;
 end $$;
+
+-- What enqueue would refuse of this, as an error code; null: nothing. For whoever looks at another system's table before it moves in.
+create or replace function outlast._unfit(name text, payload text, key text, tenant text, at timestamptz, priority int) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if payload is null then return 'OL005'; end if;
+  perform outlast._check_job(_unfit.name, _unfit.tenant, _unfit.key, 1, 'application/json', _unfit.priority, null, null, _unfit.at, null);
+  perform outlast._check_payload(_unfit.name, 'application/json', convert_to(_unfit.payload, 'UTF8'));
+  return null;
+exception when others then
+  if sqlstate not like 'OL%' then raise; end if;
+  return sqlstate;
+end $$;

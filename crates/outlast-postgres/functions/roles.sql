@@ -147,6 +147,7 @@ as $$
     ('_settled',          '{engine}', true),
     ('_start',            '{engine}', true),
     ('_start_jobs',       '{engine}', true),
+    ('_unfit',            '{engine,reader}', true),                -- outlast adopt check
     ('_visible_above',    '{engine}', true),
     ('_wait_delivered',   '{engine}', true),
     ('_wake_lock',        '{engine}', false),

@@ -1,6 +1,7 @@
 //! The commands, one file each: what it takes, what it does, what it prints.
 
 pub(crate) mod accounts;
+pub(crate) mod adopt;
 pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod check;

@@ -1,6 +1,7 @@
 //! The real binary against real PostgreSQL.
 
 mod accounts;
+mod adopt;
 mod apply;
 mod commands;
 mod completions;

@@ -5,21 +5,21 @@ use serde::Serialize;
 
 /// What was found of one thing.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(in crate::command) struct Found {
     #[serde(serialize_with = "named")]
-    pub(super) severity: Severity,
+    pub(in crate::command) severity: Severity,
     /// Of what: the database, a broker, a route, a consumer.
-    pub(super) of: String,
+    pub(in crate::command) of: String,
     /// Which thing of it.
-    pub(super) about: String,
+    pub(in crate::command) about: String,
     /// What is effective.
-    pub(super) found: String,
+    pub(in crate::command) found: String,
     /// Why it matters, and what mends it. Empty where nothing is to be done.
-    pub(super) mend: String,
+    pub(in crate::command) mend: String,
 }
 
 impl Found {
-    pub(super) fn new(
+    pub(in crate::command) fn new(
         severity: Severity,
         of: impl Into<String>,
         about: impl Into<String>,
@@ -36,7 +36,7 @@ impl Found {
     }
 
     /// What an adapter has found.
-    pub(super) fn of(of: &str, finding: Finding) -> Self {
+    pub(in crate::command) fn of(of: &str, finding: Finding) -> Self {
         let Finding {
             severity,
             about,
@@ -48,7 +48,7 @@ impl Found {
     }
 
     /// For people.
-    pub(super) fn word(&self) -> &'static str {
+    pub(in crate::command) fn word(&self) -> &'static str {
         match self.severity {
             Severity::Good => "ok",
             Severity::Unverified => "unverified",

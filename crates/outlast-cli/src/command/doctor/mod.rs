@@ -3,7 +3,7 @@
 mod brokers;
 mod canary;
 mod database;
-mod found;
+pub(super) mod found;
 mod work;
 
 use clap::Args;
@@ -61,14 +61,14 @@ impl Doctor {
 }
 
 /// Findings, shown as they come.
-struct Shown {
+pub(super) struct Shown {
     out: Out,
     of: String,
     count: [usize; 4],
 }
 
 impl Shown {
-    fn new(out: Out) -> Self {
+    pub(super) fn new(out: Out) -> Self {
         Self {
             out,
             of: String::new(),
@@ -76,7 +76,7 @@ impl Shown {
         }
     }
 
-    fn show(&mut self, found: impl IntoIterator<Item = Found>) -> Answer<()> {
+    pub(super) fn show(&mut self, found: impl IntoIterator<Item = Found>) -> Answer<()> {
         for one in found {
             self.count[one.severity as usize] += 1;
             if self.out.json {
@@ -99,7 +99,7 @@ impl Shown {
         Ok(())
     }
 
-    fn end(self) -> Answer {
+    pub(super) fn end(self) -> Answer {
         let count = |severity: Severity| self.count[severity as usize];
         let bad = count(Severity::Bad);
         self.out.say(&format!(
