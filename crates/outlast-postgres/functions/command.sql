@@ -129,8 +129,8 @@ begin
 end $$;
 
 -- Tells the end of a command by its key, in the caller's transaction: a webhook's handler, a settlement file, a person with
--- another system's word. It may come before our own answer was recorded (`early`: even before the command; then it is kept for
--- seven days). Told twice alike it is `same`; against another end it `contradicts`, moves nothing and is put before a person.
+-- another system's word. It may come before our own answer was recorded (`early`: even before the command; then it is kept until
+-- that comes, and from the eighth day on a person must look). Told twice alike it is `same`; against another end it `contradicts`, moves nothing and is put before a person.
 -- from: waiting, running, pending, unknown; to: settled, rejected, obsolete.
 create or replace function outlast.settle(
   name text, key text, state text default 'settled', answer text default null, reference text default null,

@@ -87,6 +87,33 @@ begin
   return m.state;
 end $$;
 
+-- Does without what was told of a command that never came: of this key, or, without one, all of this name and tenant for which it
+-- is more than seven days ago. Answers how much that was.
+create or replace function outlast.discard_settlement(name text, key text, reason text, tenant text default '', actor text default null) returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  week_ago timestamptz := outlast.clock() - interval '7 days';
+  gone int;
+begin
+  if coalesce(discard_settlement.name, '') = '' or discard_settlement.tenant is null or coalesce(discard_settlement.reason, '') = '' then
+    raise exception 'discard settlement %: name the command and its tenant, and say why', quote_nullable(discard_settlement.name) using errcode = 'OL005';
+  end if;
+  delete from outlast._settlement x where x.ctid = any (array(
+    select s.ctid from outlast._settlement s
+    where s.tenant = discard_settlement.tenant and s.name = discard_settlement.name
+      and (s.key = discard_settlement.key or discard_settlement.key is null and s.at < week_ago)
+    order by s.at limit 10000));
+  get diagnostics gone = row_count;
+  if gone > 0 then
+    perform outlast._audited('settlement.discarded', discard_settlement.name, jsonb_build_object('key', discard_settlement.key,
+      'tenant', discard_settlement.tenant, 'count', gone, 'reason', outlast._clean(discard_settlement.reason)), discard_settlement.actor);
+  end if;
+  return gone;
+end $$;
+
 create or replace view outlast.command as
 select j.id, j.name, j.tenant, j.key, m.state, m.version as moves, j.account, m.provider_key, m.sent, m.first_sent_at, m.reference, m.answer,
        s.class, s.reason, s.attempt, s.due_at, s.ended_at, s.incident_at, m.unknown_at, m.pending_until, m.supersedes, j.priority,

@@ -408,9 +408,6 @@ begin
   delete from outlast._evidence x where x.command = any (old);
   delete from outlast._contradiction x where x.command = any (old);
   delete from outlast._job_end x where x.id = any (old);
-  -- What was told of commands that never came.
-  delete from outlast._settlement x where x.ctid = any (array(
-    select y.ctid from outlast._settlement y where y.at < week_ago order by y.at limit n));
   delete from outlast._job_key x where x.ctid = any (array(
     select y.ctid from outlast._job_key y
     -- Long enough after its life that the answer has been "expired" for a while, and no unfinished job loses it.

@@ -38,6 +38,7 @@ as $$
     ('abandon_entity',    '{owner}',  true),
     ('abandon_job',       '{owner}',  true),
     ('discard',           '{owner}',  true),
+    ('discard_settlement', '{owner}', true),
     ('pause',             '{owner}',  true),
     ('forget_refs',       '{owner}',  true),
     ('limit_account',     '{owner}',  true),
@@ -58,6 +59,7 @@ as $$
     ('_inbox_slot',       '{engine,reader}', false),
     ('_job_status',       '{engine,reader}', true),
     ('_places',           '{engine,reader}', true),
+    ('_provider_key',     '{engine,reader}', false),
     ('_setting_interval', '{engine,reader}', true),
     ('_signature',        '{engine,reader}', false),
     ('cancel_rewind',     '{owner}',  true),
@@ -145,9 +147,9 @@ as $$
     ('_seal_last',        '{engine}', true),
     ('_setting',          '{engine}', true),
     ('_settled',          '{engine}', true),
+    ('_unfit',            '{engine,reader}', true),                -- outlast adopt check
     ('_start',            '{engine}', true),
     ('_start_jobs',       '{engine}', true),
-    ('_unfit',            '{engine,reader}', true),                -- outlast adopt check
     ('_visible_above',    '{engine}', true),
     ('_wait_delivered',   '{engine}', true),
     ('_wake_lock',        '{engine}', false),

@@ -69,6 +69,14 @@ select 'contradicted command', j.name, null, j.id, j.name, j.tenant, j.key, 'con
        outlast._signature(j.name, 'contradicted', c.reason), c.at, j.schema_version::int, 1
 from outlast._contradiction c join outlast._job j on j.id = c.command
 union all
+-- Known by what its provider would have been told; it becomes one when it is a week old.
+select 'settlement without a command', s.name, null, outlast._provider_key(s.tenant, s.name, s.key)::uuid, s.name, s.tenant, s.key, 'early', 0,
+       'its provider told the end of a command that nobody has given', outlast._signature(s.name, 'early', null),
+       min(s.at) + interval '7 days', null, count(*)
+from outlast._settlement s
+where s.at < outlast.clock() - interval '7 days'
+group by s.tenant, s.name, s.key
+union all
 select 'late refs', j.name, null, j.id, j.name, j.tenant, j.key, 'late-refs', 0,
        'a runner that had lost its lease had made something elsewhere: look whether it is still needed',
        outlast._signature(j.name, 'late-refs', null), min(l.at), j.schema_version::int, count(*)

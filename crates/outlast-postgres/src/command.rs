@@ -124,7 +124,7 @@ pub enum Settlement {
     Same,
     /// It had ended otherwise: nothing moves, and a person must look.
     Contradicts,
-    /// The command is not there yet: it will end with this when it is accepted within seven days.
+    /// The command is not there yet: it will end with this when it is accepted. After seven days without it a person must look.
     Early,
     /// The command ended so long ago that only its key is left.
     Gone,

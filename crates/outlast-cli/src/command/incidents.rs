@@ -145,6 +145,7 @@ fn ways(rows: &[Row]) -> Vec<&'static str> {
     let kind = |row: &Row| match row.get("kind") {
         "stopped job" => "job",
         "unknown command" | "stopped command" | "contradicted command" => "command",
+        "settlement without a command" => "settlement",
         "stopped entity" | "late refs" => "entity",
         _ => "event",
     };
@@ -152,6 +153,10 @@ fn ways(rows: &[Row]) -> Vec<&'static str> {
         ("event", "outlast parked retry ABOUT --consumer CONSUMER"),
         ("job", "of a job: outlast jobs retry ABOUT"),
         ("command", "of a command: outlast commands show ABOUT"),
+        (
+            "settlement",
+            "of a settlement: give the command, or outlast commands discard CONSUMER KEY --reason WHY",
+        ),
         ("entity", "of an entity: outlast entities show ABOUT"),
     ];
     let are_there = |wanted: &str| rows.iter().any(|row| kind(row) == wanted);

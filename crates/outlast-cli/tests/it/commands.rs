@@ -432,9 +432,22 @@ async fn another_systems_word_settles_by_key_and_a_contradiction_is_put_before_a
     desk.outlast(&early)
         .await
         .fine()
-        .says("kept for seven days");
+        .says("what was told is kept");
     let id = desk.accept("later", "").await;
     assert_eq!(desk.show(&id).await["state"], "settled");
+    // It never comes.
+    let never = early.map(|word| if word == "later" { "never" } else { word });
+    desk.outlast(&never).await.fine();
+    let week = "update outlast._settlement set at = at - interval '8 days'";
+    execute(&desk.sql, week).await;
+    let incidents = desk.outlast(&["incidents", "ls"]).await.fine();
+    let incidents = incidents.says("settlement without a command");
+    incidents.says("outlast commands discard CONSUMER KEY");
+    let mut discard = vec!["commands", "discard", "pay", "never"];
+    desk.outlast(&discard).await.with(2).says("--reason");
+    discard.extend(["--reason", "another shop"]);
+    desk.outlast(&discard).await.fine().says("1 settlement");
+    desk.outlast(&discard).await.with(1);
     desk.outlast(&["commands", "settle", "pay", "x", "--rejected"])
         .await
         .with(2)

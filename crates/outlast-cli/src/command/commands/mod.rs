@@ -1,6 +1,7 @@
 //! `outlast commands`: what providers were told to do, what they said, and what a person decides where nobody knows.
 
 mod decide;
+mod discard;
 mod ls;
 mod next;
 mod pause;
@@ -35,6 +36,8 @@ enum Command {
     Resolve(resolve::Resolve),
     /// Tell the end of a command by its key
     Settle(settle::Settle),
+    /// Do without what was told of a command that nobody has given
+    Discard(discard::Discard),
     /// Let nobody send, look up or poll commands of a name until it is resumed
     Pause(pause::Pause),
     /// Let commands of a paused name go on
@@ -50,6 +53,7 @@ impl Commands {
             Command::Cancel(c) => c.run(global).await,
             Command::Resolve(c) => c.run(global).await,
             Command::Settle(c) => c.run(global).await,
+            Command::Discard(c) => c.run(global).await,
             Command::Pause(c) => c.run(global).await,
             Command::Resume(c) => c.run(global).await,
         }

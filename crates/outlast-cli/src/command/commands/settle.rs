@@ -116,7 +116,7 @@ impl Settle {
         out.say(&match said {
             "same" => format!("{name} {key} had ended so before; nothing new was written"),
             "early" => format!(
-                "there is no {name} {key} yet: what was told is kept for seven days, and counts if it comes"
+                "there is no {name} {key} yet: what was told is kept, and counts when it comes; in seven days without it a person must look"
             ),
             said => format!("{name} {key} is {said}"),
         })?;

@@ -193,3 +193,59 @@ async fn a_settlement_beside_a_promote_leaves_nothing_due_behind_an_end() {
     assert_eq!(sql::one::<i64>(&desk.client, due, &[&id]).await, 0);
     desk.must_be_sound().await;
 }
+
+#[tokio::test]
+async fn what_was_told_of_a_command_that_never_came_is_put_before_a_person_and_counts_when_it_comes()
+ {
+    let desk = Desk::new().await;
+    desk.house.movable_clock().await;
+    for key in ["comes", "never", "other"] {
+        assert_eq!(desk.settle(key, "settled").await, "early");
+    }
+    let week = 7 * 86_400;
+    crate::house::forward(&desk.client, week - 60).await;
+    sql::run(&desk.client, "select outlast._forget_jobs(100)").await;
+    assert!(desk.incidents().await.is_empty(), "it may still come");
+    crate::house::forward(&desk.client, 120).await;
+    sql::run(&desk.client, "select outlast._forget_jobs(100)").await;
+    let kind = "settlement without a command";
+    assert_eq!(desk.incidents().await, [kind; 3]);
+    let about = "select consumer || ' ' || key || ' ' || (about::text = outlast._provider_key(tenant, consumer, key)) from outlast.incident order by key limit 1";
+    assert_eq!(
+        sql::one::<String>(&desk.client, about, &[]).await,
+        "pay comes true"
+    );
+
+    // It is known how it ended, however late it comes.
+    let id = desk.accept("comes").await;
+    assert_eq!(desk.state(id).await, "settled");
+    assert_eq!(desk.incidents().await, [kind; 2]);
+
+    let discard = "select outlast.discard_settlement('pay', $1, 'another shop of theirs')";
+    assert_eq!(sql::one::<i32>(&desk.client, discard, &[&"never"]).await, 1);
+    assert_eq!(sql::one::<i32>(&desk.client, discard, &[&"never"]).await, 0);
+    // All of the name at once: what may still come is not among them.
+    assert_eq!(desk.settle("young", "settled").await, "early");
+    assert_eq!(
+        sql::one::<i32>(&desk.client, discard, &[&None::<&str>]).await,
+        1
+    );
+    assert!(desk.incidents().await.is_empty());
+    assert_eq!(
+        sql::one::<i64>(
+            &desk.client,
+            "select count(*) from outlast._settlement",
+            &[]
+        )
+        .await,
+        1
+    );
+    let audited = "select count(*) from outlast._audit where action = 'settlement.discarded'";
+    assert_eq!(sql::one::<i64>(&desk.client, audited, &[]).await, 2);
+    let why = "select outlast.discard_settlement('pay', null, '')";
+    assert!(
+        desk.client.query_one(why, &[]).await.is_err(),
+        "it must say why"
+    );
+    desk.must_be_sound().await;
+}
