@@ -99,10 +99,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tx = sql.transaction().await?;
     let moved = tx
         .query_one(
-            "with gone as (delete from old_mail returning account, run_at),
-                  job as (select (outlast.enqueue('send_welcome', json_build_object('account', account)::text,
-                                   key => 'account/' || account, at => run_at)).new
-                          from gone)
+            "with due as (select * from old_mail for update skip locked),
+                  job as (select due.account, j.new from due cross join lateral outlast.enqueue(
+                            'send_welcome', json_build_object('account', account)::text, key => 'account/' || account, at => run_at) j),
+                  gone as (delete from old_mail o using job where job.new and o.account = job.account)
              select count(*) filter (where new) from job",
             &[],
         )

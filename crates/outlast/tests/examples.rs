@@ -185,3 +185,52 @@ async fn no_notification_of_the_example_is_sent_again_because_another_one_failed
         ]
     );
 }
+
+#[tokio::test]
+async fn each_approved_version_of_a_contract_is_sent_once_and_what_nobody_knew_a_person_decides() {
+    let (said, effects) = before_a_provider("contracts").await;
+    let expected = "contract 1 version 1: settled\ncontract 1 version 2: settled\ncontract 2 version 1: settled\n";
+    assert_eq!(said, expected);
+    let sent = |entry: &Entry| {
+        let text = |name: &str| entry.body[name].to_string();
+        (text("contract"), text("version"), text("text"))
+    };
+    let sent: Vec<_> = effects.iter().map(sent).collect();
+    // The second version of the first went when the first was decided.
+    assert_eq!(
+        sent[0],
+        ("1".into(), "1".into(), "\"40 h at 80.00\"".into())
+    );
+    let mut sent = sent;
+    sent.sort();
+    assert_eq!(sent.len(), 3);
+    assert_eq!(
+        sent[1],
+        ("1".into(), "2".into(), "\"40 h at 90.00\"".into())
+    );
+    assert_eq!(
+        sent[2],
+        ("2".into(), "1".into(), "\"10 h at 80.00\"".into())
+    );
+}
+
+#[tokio::test]
+async fn of_a_conversation_the_provider_hears_one_thing_at_a_time_and_nothing_that_is_old() {
+    let (said, effects) = before_a_provider("conversations").await;
+    let expected = "conversation.close: settled\nconversation.reopen: obsolete\nconversation.close: obsolete\n\
+                    conversation.archive: settled\n";
+    assert_eq!(said, expected);
+    let heard: Vec<_> = effects
+        .iter()
+        .map(|entry| entry.body["op"].as_str().expect("an op"))
+        .collect();
+    assert_eq!(
+        heard,
+        ["created", "members", "closed", "archived", "deleted"]
+    );
+    // Our row was gone when it was deleted there: by the number that it had been given.
+    for later in &effects[1..] {
+        assert_eq!(later.body["sid"], effects[0].number, "{later:?}");
+    }
+    assert!(effects.iter().all(|entry| entry.beside == 1), "{effects:?}");
+}
