@@ -1,6 +1,7 @@
 //! What a handler gets: one try of one event or job, under a lease.
 
 mod entity;
+mod resolved;
 
 pub(crate) use entity::Told;
 
@@ -179,8 +180,11 @@ impl<C: Command> Attempt<C> {
 impl<T: Payload> Attempt<T> {
     /// Decodes the payload, if it is encoded, and reads it. The user's own code runs here: its panics are failures.
     pub(crate) async fn open(mut delivery: Delivery, shape: Shape<T>) -> Result<Self, Unread> {
-        if let (Some(key), Some(codec)) = (&delivery.event.codec_key, &delivery.codec) {
-            let decoded = around::caught(decode(codec.as_ref(), &delivery.event, key)).await;
+        // Of the end of a command only the command is encoded, as it was when it was given.
+        let part = resolved::encoded(&delivery.event).map_err(Unread::Failed)?;
+        let whole = part.as_ref().map_or(&*delivery.event, |part| &part.command);
+        if let (Some(key), Some(codec)) = (&whole.codec_key, &delivery.codec) {
+            let decoded = around::caught(decode(codec.as_ref(), whole, key)).await;
             let plain = match decoded.map_err(Unread::Failed)? {
                 Ok(plain) => plain,
                 Err(CodecError::Erased) => return Err(Unread::Erased),
@@ -192,8 +196,16 @@ impl<T: Payload> Attempt<T> {
                     return Err(Unread::Failed(Failure::permanent(reason)));
                 }
             };
+            let plain = match &part {
+                Some(part) => part.with(&plain),
+                None => plain,
+            };
             let mut event = Received::clone(&delivery.event);
             (event.payload, event.codec_key) = (plain.into(), None);
+            delivery.event = Arc::new(event);
+        } else if let Some(part) = part {
+            let mut event = Received::clone(&delivery.event);
+            event.codec_key = part.command.codec_key;
             delivery.event = Arc::new(event);
         }
         around::catch(|| Self::read(delivery, &shape)).map_err(Unread::Failed)

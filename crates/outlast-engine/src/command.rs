@@ -2,7 +2,7 @@
 //!
 //! The statements are `outlast_postgres::command`; what sends the commands is `worker`, `handler/command` and `run/job`.
 
-use outlast_core::{Command, Resolution};
+use outlast_core::{Command, Resolution, codec};
 use outlast_postgres::{
     Error,
     command::{self, Intent, Settlement, Told},
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::{
     crash::{self, Point},
     enqueue::{Enqueue, check_name},
-    outlast::{Outlast, to_json},
+    outlast::{Encoded, Outlast, to_json},
     run::wake,
 };
 
@@ -110,25 +110,31 @@ impl<C: Command> Enqueue<'_, C> {
 async fn write<C: Command>(enqueue: Enqueue<'_, C>) -> Result<Accepted, Error> {
     check_name(C::NAME)?;
     let handle = enqueue.outlast;
-    if handle.codec.is_some() {
-        return Err(Error::BadName(format!(
-            "command {}: this handle has a payload codec, and the end of a command is written by the database, which cannot encode; \
-             use a handle without one, and references instead of personal data",
-            C::NAME
-        )));
-    }
     let (options, json) = (C::options(), to_json(enqueue.intent)?);
     let (key, account, exclusive) = (
         enqueue.intent.key(),
         enqueue.intent.account(),
         enqueue.intent.exclusive(),
     );
+    let encoded = match &handle.codec {
+        Some(codec) => {
+            let about = codec::About::new(C::NAME, C::VERSION, &handle.tenant, Some(&key));
+            Encoded::of(codec.as_ref(), &about, &json, true)?
+        }
+        None => None,
+    };
+    let stored = encoded.as_ref().map(|encoded| command::Encoded {
+        key: &encoded.key,
+        bytes: &encoded.bytes,
+        digest: encoded.digest.as_deref().unwrap_or_default(),
+    });
     let cause = handle.cause(enqueue.cause.as_ref());
     let intent = Intent {
         schema: handle.in_schema()?,
         name: C::NAME,
         version: C::VERSION,
         payload: &json,
+        encoded: stored,
         key: &key,
         tenant: &handle.tenant,
         account: account.as_deref(),

@@ -18,19 +18,21 @@ as $$ select hashtextextended(outlast._provider_key(tenant, name, key), outlast.
 -- Accepts a command: an instruction to a provider that must not be repeated blindly. The key is its identity, for ever unless
 -- lifetime_ms says otherwise (then the answer is `expired`, never another command). The same key with the same content is the
 -- same command, whatever has become of it; with other content a `conflict`. `supersedes`: of the same name and tenant; it is
--- cancelled in this transaction, as far as that still goes.
+-- cancelled in this transaction, as far as that still goes. An encrypted one has `bytes` in place of the payload, the key that they need,
+-- and the digest that tells its content from another: a MAC of the plain JSON.
 create or replace function outlast.command(
   name text, payload text, key text, tenant text default '', account text default null, exclusive text default null, after_ms bigint default null,
   at timestamptz default null, priority int default 0, version int default 1, attempts int default null,
   lifetime_ms bigint default 0, supersedes uuid default null, source text default null, actor text default null,
   correlation_id uuid default null, causation_id uuid default null, traceparent text default null,
+  bytes bytea default null, codec_key text default null, digest bytea default null,
   out id uuid, out new boolean, out conflict boolean, out expired boolean, out first_digest bytea, out xid xid8)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  _bytes bytea := convert_to(command.payload, 'UTF8');
+  _bytes bytea := coalesce(command.bytes, convert_to(command.payload, 'UTF8'));
   _at timestamptz := outlast.clock();
 begin
   if pg_is_in_recovery() then
@@ -38,7 +40,7 @@ begin
   end if;
   perform outlast._check_job(command.name, command.tenant, command.key, command.version, 'application/json', command.priority,
     command.attempts, command.after_ms, command.at, command.lifetime_ms);
-  perform outlast._check_about(command.name, command.source, null, command.actor, command.traceparent, null, null);
+  perform outlast._check_about(command.name, command.source, null, command.actor, command.traceparent, command.codec_key, null);
   if command.key is null then
     raise exception 'command %: it has no key, which is its identity', command.name using errcode = 'OL005';
   end if;
@@ -51,14 +53,18 @@ begin
   if command.exclusive = '' or length(command.exclusive) > 500 then
     raise exception 'command %: the key of exclusion is empty or longer than 500 characters', command.name using errcode = 'OL005';
   end if;
-  if command.payload is null then
-    raise exception 'command %: payload is null', command.name using errcode = 'OL005';
+  if (command.payload is null) = (command.bytes is null) then
+    raise exception 'command %: give either payload or bytes', command.name using errcode = 'OL005';
+  end if;
+  if (command.bytes is null) <> (command.codec_key is null) or (command.bytes is null) <> (command.digest is null)
+    or octet_length(command.digest) not between 16 and 64 then
+    raise exception 'command %: bytes, codec_key and a digest of 16 to 64 bytes belong together', command.name using errcode = 'OL005';
   end if;
   if octet_length(_bytes) > 131072 then
     raise exception 'command %: payload of % bytes is over the limit of 131072', command.name, octet_length(_bytes)
       using errcode = 'OL006', hint = 'store the content elsewhere and give a reference to it';
   end if;
-  perform outlast._check_payload(command.name, 'application/json', _bytes);
+  perform outlast._check_payload(command.name, case when command.codec_key is null then 'application/json' else 'application/octet-stream' end, _bytes);
   if command.supersedes is not null and not exists (
     select from outlast._job j where j.id = command.supersedes and j.kind = 'c' and j.name = command.name and j.tenant = command.tenant) then
     raise exception 'command %: what it supersedes, %, is no command of this name and tenant', command.name, command.supersedes using errcode = 'OL005';
@@ -67,14 +73,15 @@ begin
   perform pg_advisory_xact_lock(outlast._identity_lock(command.tenant, command.name, command.key));
   select t.id, t.new, t.conflict, t.expired, t.first_digest into id, new, conflict, expired, first_digest
   from outlast._take_key(command.tenant, 'c', command.name, command.key, outlast._v7(_at),
-    outlast._job_digest(command.name, 'application/json', _bytes), 1, _at,
+    coalesce(command.digest, outlast._job_digest(command.name, 'application/json', _bytes)),
+    case when command.digest is null then 1 else 2 end, _at,
     case when command.lifetime_ms > 0 then make_interval(secs => command.lifetime_ms / 1000.0) end) t;
   if not new then return; end if;
   insert into outlast._job (id, kind, name, tenant, key, account, priority, attempts, schema_version, accepted_at,
-    correlation_id, causation_id, source, actor, traceparent, content_type, payload)
+    correlation_id, causation_id, source, actor, traceparent, content_type, codec_key, payload)
   values (command.id, 'c', command.name, command.tenant, command.key, coalesce(command.account, ''), command.priority, command.attempts,
     command.version, _at, command.correlation_id, command.causation_id, command.source, command.actor,
-    outlast._traceparent(command.traceparent), 'application/json', _bytes);
+    outlast._traceparent(command.traceparent), 'application/json', command.codec_key, _bytes);
   insert into outlast._command (id, provider_key, state, supersedes)
   values (command.id, outlast._provider_key(command.tenant, command.name, command.key), 'waiting', command.supersedes);
   if command.exclusive is not null then
@@ -238,6 +245,15 @@ as $$
   values ((m).id, outlast.clock(), what, result, (m).state, moved, left(reference, 500), outlast._clean(reason), sha256(answer), actor)
 $$;
 
+-- The command in the event that tells its end: as it was given, or, where that is encrypted, how to decode it. The bytes come last: whoever
+-- reads it finds their end without looking into the key.
+create or replace function outlast._command_told(j outlast._job) returns text
+language sql stable
+as $$
+  select case when (j).codec_key is null then '"command":' || convert_from((j).payload, 'UTF8')
+    else '"encoded":{"key":' || to_json((j).codec_key)::text || ',"bytes":"' || translate(encode((j).payload, 'base64'), e'\n', '') || '"}' end
+$$;
+
 -- The last state, and in the same commit the event that tells it. Whoever had it in hand has it no more.
 create or replace function outlast._conclude(id uuid, state text, answer bytea, reference text, reason text) returns void
 language plpgsql volatile
@@ -272,7 +288,7 @@ begin
     when 'settled' then '{"settled":' || coalesce(convert_from(_conclude.answer, 'UTF8'), 'null') || '}'
     when 'abandoned' then json_build_object('abandoned', json_build_object('incident', _conclude.id))::text
     else json_build_object(state, coalesce(outlast._clean(_conclude.reason), ''))::text end;
-  perform outlast.emit(type => j.name || '.resolved', payload => '{"command":' || convert_from(j.payload, 'UTF8') || ',"how":' || how || '}',
+  perform outlast.emit(type => j.name || '.resolved', payload => '{' || outlast._command_told(j) || ',"how":' || how || '}',
     key => j.key, tenant => j.tenant, version => j.schema_version::int, actor => j.actor, source => j.source,
     correlation_id => coalesce(j.correlation_id, j.id), causation_id => j.id, traceparent => j.traceparent);
 end $$;

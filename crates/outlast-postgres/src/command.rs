@@ -11,7 +11,7 @@ use crate::{
     },
     job::{self, Asking, FARTHEST, PRIORITIES, When},
     schema::Schema,
-    tx::Tx,
+    tx::{Tx, Value},
 };
 use outlast_core::job::Lifetime;
 use uuid::Uuid;
@@ -35,6 +35,8 @@ pub struct Intent<'a> {
     pub version: u16,
     /// JSON.
     pub payload: &'a str,
+    /// What is stored instead of it.
+    pub encoded: Option<Encoded<'a>>,
     /// Its identity.
     pub key: &'a str,
     pub tenant: &'a str,
@@ -51,11 +53,23 @@ pub struct Intent<'a> {
     pub traceparent: Option<&'a str>,
 }
 
+/// A payload as a codec has made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded<'a> {
+    /// Which key decodes it.
+    pub key: &'a str,
+    /// What is stored.
+    pub bytes: &'a [u8],
+    /// What tells its content from another: a MAC of the plain JSON, 16 to 64 bytes.
+    pub digest: &'a [u8],
+}
+
 const COMMAND: &str = "select outlast.command(name => $1, payload => $2::text, key => $3, tenant => $4, version => $5::text::int, \
     account => $6, exclusive => $7, after_ms => $8::text::bigint, \
     at => timestamptz 'epoch' + $9::text::bigint * interval '1 microsecond', priority => $10::text::int, \
     attempts => $11::text::int, lifetime_ms => $12::text::bigint, supersedes => $13::text::uuid, actor => $14, \
-    correlation_id => $15::text::uuid, causation_id => $16::text::uuid, traceparent => $17)::text";
+    correlation_id => $15::text::uuid, causation_id => $16::text::uuid, traceparent => $17, bytes => $18, codec_key => $19, \
+    digest => $20)::text";
 
 /// Accepts one command in the caller's transaction. It is durable when that commits, and never sent if it does not.
 ///
@@ -79,9 +93,10 @@ pub async fn command(tx: &mut dyn Tx, intent: &Intent<'_>) -> Result<Accepted, E
         text(intent.correlation_id),
         text(intent.causation_id),
     );
+    let plain = intent.encoded.is_none().then_some(intent.payload);
     let args = [
         intent.name.into(),
-        intent.payload.into(),
+        plain.into(),
         intent.key.into(),
         intent.tenant.into(),
         version.as_str().into(),
@@ -97,6 +112,9 @@ pub async fn command(tx: &mut dyn Tx, intent: &Intent<'_>) -> Result<Accepted, E
         correlation.as_deref().into(),
         causation.as_deref().into(),
         intent.traceparent.into(),
+        Value::Bytes(intent.encoded.map(|encoded| encoded.bytes)),
+        intent.encoded.map(|encoded| encoded.key).into(),
+        Value::Bytes(intent.encoded.map(|encoded| encoded.digest)),
     ];
     let row = tx.call(intent.schema.statement(COMMAND), &args).await;
     let row = row.map_err(|error| error.in_schema(intent.schema))?;
@@ -155,7 +173,7 @@ pub async fn settle(
         return Err(Error::BadName(format!("{of}: say why it is {state}")));
     }
     if let Some(answer) = answer {
-        sized(answer, ANSWER_LIMIT)?;
+        sized(answer.len(), ANSWER_LIMIT)?;
         check::body(of, Body::Json(answer), false)?;
     }
     if let Some(actor) = asking.actor {
@@ -194,8 +212,7 @@ pub async fn cancel_key(
     job::cancel_by_key(tx, asking, (Of::command(about.0), "command"), about, why).await
 }
 
-fn sized(json: &str, limit: usize) -> Result<(), Error> {
-    let bytes = json.len();
+fn sized(bytes: usize, limit: usize) -> Result<(), Error> {
     match bytes > limit {
         true => Err(Error::TooLarge { bytes, limit }),
         false => Ok(()),
@@ -242,6 +259,11 @@ fn checked(intent: &Intent<'_>) -> Result<(), Error> {
     if job::is_far(intent.when) {
         return refuse("it is to run ten years from now, or before all time".into());
     }
-    sized(intent.payload, PAYLOAD_LIMIT)?;
+    if let Some(Encoded { key, bytes, digest }) = intent.encoded {
+        check::about(of, key)?;
+        check::digest(of, Some(digest))?;
+        sized(bytes.len(), PAYLOAD_LIMIT)?;
+    }
+    sized(intent.payload.len(), PAYLOAD_LIMIT)?;
     check::body(of, Body::Json(intent.payload), false)
 }

@@ -1,5 +1,7 @@
 //! Encrypted payloads: handlers see plain data, nobody else does, and a destroyed key erases without an incident.
 
+#[path = "erasure/commands.rs"]
+mod commands;
 #[path = "../examples/encrypted.rs"]
 #[allow(dead_code, reason = "the example's own main is not run here")]
 mod encrypted;

@@ -19,7 +19,7 @@ select j.id, j.name, j.tenant, j.key, j.account, m.state, s.class, s.reason, s.a
        case when a.name is not null then coalesce(a.reason, '') end as account_paused,
        case when a.paused_until < 'infinity' then extract(epoch from a.paused_until - outlast.clock())::bigint end as account_paused_seconds,
        j.schema_version::int as version, j.attempts::int as attempts, j.source, j.actor, j.correlation_id, j.causation_id,
-       j.traceparent, j.payload
+       j.traceparent, j.codec_key, j.payload
 from outlast._job j
 join outlast._command m on m.id = j.id
 cross join lateral outlast._job_status(j.id) s

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{About, Context, Delivery, End, One, around};
 use crate::{
-    attempt::{Attempt, Shape},
+    attempt::{Attempt, ERASED, Shape, Unread},
     crash::{self, Point},
     run::record,
 };
@@ -63,6 +63,9 @@ impl<C, F, R> CommandHandler<C, F, R> {
 pub(crate) trait Answers: Send + 'static {
     /// For the tables; a failure if it cannot be written down.
     fn answered(self) -> Result<Answered, Failure>;
+
+    /// What is said instead, where the key of the command was destroyed.
+    fn erased() -> Answered;
 }
 
 impl<A: Serialize + Send + 'static> Answers for Sent<A> {
@@ -73,6 +76,11 @@ impl<A: Serialize + Send + 'static> Answers for Sent<A> {
             Self::Rejected(why) => Ok(because("rejected", &why)),
             Self::Obsolete(why) => Ok(because("obsolete", &why)),
         }
+    }
+
+    // Nothing of it leaves any more. Of an earlier send that says nothing, and is not taken to.
+    fn erased() -> Answered {
+        because("obsolete", ERASED)
     }
 }
 
@@ -85,6 +93,10 @@ impl<A: Serialize + Send + 'static> Answers for Found<A> {
             Self::NotApplied => Ok(because("not_applied", "")),
             Self::Unsure => Ok(because("unsure", "")),
         }
+    }
+
+    fn erased() -> Answered {
+        because("unsure", ERASED)
     }
 }
 
@@ -165,6 +177,7 @@ where
             let (token, id) = (delivery.token, delivery.event.id);
             let attempt = match Attempt::<C>::open(delivery, Shape::of_command()).await {
                 Ok(attempt) => attempt,
+                Err(Unread::Erased) => return recorded(&context, (token, id), &R::erased()).await,
                 Err(unread) => return unread.into(),
             };
             let answer = Arc::new(std::sync::Mutex::new(None));

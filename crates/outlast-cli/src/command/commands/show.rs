@@ -59,6 +59,8 @@ struct Shown<'a> {
     correlation_id: Option<Uuid>,
     causation_id: Option<Uuid>,
     traceparent: Option<&'a str>,
+    codec_key: Option<&'a str>,
+    payload_encoding: &'static str,
     payload: &'a str,
     /// What its provider answered, as JSON.
     answer: Option<&'a str>,
@@ -160,8 +162,10 @@ impl<'a> Shown<'a> {
             correlation_id: row.get("correlation_id"),
             causation_id: row.get("causation_id"),
             traceparent: row.get("traceparent"),
+            codec_key: row.get("codec_key"),
+            payload_encoding: payload.encoding(),
             payload: payload.as_str(),
-            // Invariant: payloads and answers of commands are JSON, checked when they came.
+            // Invariant: answers of commands are JSON, checked when they came.
             answer: answer.and_then(|answer| std::str::from_utf8(answer).ok()),
             contradictions: contradiction.into_iter().collect(),
             evidence: evidence.iter().map(Evidence::from_row).collect(),
