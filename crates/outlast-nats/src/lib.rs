@@ -27,6 +27,7 @@ mod api;
 mod dead;
 mod findings;
 mod link;
+mod login;
 mod message;
 mod monitor;
 mod names;
@@ -87,11 +88,12 @@ impl Nats {
     /// # Errors
     /// When the settings cannot be right, or a file that they name cannot be read.
     pub async fn connect(settings: NatsSettings) -> Result<Self, NatsError> {
-        let link = Link::open(&settings).await?;
+        let settings = Arc::new(settings);
+        let link = Link::open(Arc::clone(&settings)).await?;
         Ok(Self {
             link: Arc::new(link),
             api: Api::new(settings.domain.as_deref()),
-            settings: Arc::new(settings),
+            settings,
         })
     }
 

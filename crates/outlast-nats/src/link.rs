@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_nats::{
-    Client, ClientError, ConnectOptions, Event, HeaderMap, Message, PublishErrorKind, ServerAddr,
+    Client, ClientError, Event, HeaderMap, Message, PublishErrorKind, Server, ServerAddr,
     ServerError, StatusCode, connection::State,
 };
 use bytes::Bytes;
@@ -16,11 +16,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::{NatsError, NatsSettings, acks::Acks};
+use crate::{NatsError, NatsSettings, acks::Acks, login};
 
-/// A connection that says nothing is given up after three of them.
-const PING: Duration = Duration::from_secs(2);
-const CONNECT: Duration = Duration::from_secs(3);
 /// How long who has just lost the connection waits for answers that are on their way within the process.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 /// Older ones lose streams in a crash, or pass over what they do not know in a request.
@@ -29,6 +26,7 @@ const FLOOR: (u64, u64, u64) = (2, 10, 25);
 #[derive(Debug)]
 pub(crate) struct Link {
     client: Client,
+    settings: Arc<NatsSettings>,
     pub(crate) acks: Acks,
     news: watch::Receiver<News>,
     denials: broadcast::Sender<String>,
@@ -41,7 +39,10 @@ struct News {
     losses: u64,
     /// Why there is none.
     trouble: Option<String>,
-    denied: bool,
+    /// What came of the last try to connect, of each server for which something did.
+    tried: Option<String>,
+    /// Where we may not listen, so that no answer can come.
+    deaf: Option<String>,
 }
 
 /// Why a question has no answer.
@@ -59,19 +60,25 @@ pub(crate) enum Unanswered {
 
 impl Link {
     /// Connects in the background: a server that is not there yet is no error.
-    pub(crate) async fn open(settings: &NatsSettings) -> Result<Self, NatsError> {
+    pub(crate) async fn open(settings: Arc<NatsSettings>) -> Result<Self, NatsError> {
         let problems = settings.problems();
         if !problems.is_empty() {
             return Err(NatsError::Settings(problems));
         }
         let (tell, news) = watch::channel(News::default());
         let (denials, _) = broadcast::channel(64);
-        let options = options(settings).await?;
         let (tell, denied) = (Arc::new(tell), denials.clone());
-        let options = options.event_callback(move |event| {
-            note(&tell, &denied, event);
-            std::future::ready(())
-        });
+        let tried = Arc::clone(&tell);
+        let options = login::options(&settings)?
+            .event_callback(move |event| {
+                note(&tell, &denied, event);
+                std::future::ready(())
+            })
+            // Chooses none; but only here the client says why it did not come to a connection.
+            .reconnect_to_server_callback(move |servers, _| {
+                tried.send_modify(|news| news.tried = failures(&servers));
+                std::future::ready(None)
+            });
         let urls: Result<Vec<ServerAddr>, _> =
             settings.urls.iter().map(|url| url.parse()).collect();
         let urls = urls.expect("problems() has read them all");
@@ -81,6 +88,7 @@ impl Link {
         let acks = acks.map_err(|why| NatsError::Connect(why.to_string()))?;
         Ok(Self {
             client,
+            settings,
             acks,
             news,
             denials,
@@ -128,19 +136,22 @@ impl Link {
             let what = format!("NATS {version} is too old: {a}.{b}.{c} or newer is needed");
             return Err(BrokerError::new(Why::Configuration, what));
         }
-        Ok(())
+        match &self.news.borrow().deaf {
+            Some(subject) => Err(BrokerError::new(Why::Denied, unheard(subject))),
+            None => Ok(()),
+        }
     }
 
     fn trouble(&self) -> BrokerError {
         let news = self.news.borrow();
-        let why = if news.denied {
-            Why::Denied
-        } else {
-            Why::Unavailable
+        let Some(said) = news.tried.as_ref().or(news.trouble.as_ref()) else {
+            return BrokerError::new(Why::Unavailable, "no connection to NATS yet");
         };
-        match &news.trouble {
-            Some(trouble) => BrokerError::new(why, format!("no connection to NATS: {trouble}")),
-            None => BrokerError::new(why, "no connection to NATS yet"),
+        match login::trouble(&self.settings, said) {
+            (why, Some(advice)) => {
+                BrokerError::new(why, format!("no connection to NATS: {said}; {advice}"))
+            }
+            (why, None) => BrokerError::new(why, format!("no connection to NATS: {said}")),
         }
     }
 
@@ -187,22 +198,13 @@ impl Link {
             Ok(Err(why)) => return Err(Unanswered::NotSent(why.to_string())),
             Err(_) => return Err(Unanswered::NotSent("the time was over".into())),
         }
-        let denied = async {
-            loop {
-                match denials.recv().await {
-                    Ok(denied) if denied == subject => return,
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-                }
-            }
-        };
         tokio::select! {
             biased;
             (_, answer) = call.answer() => match answer.status {
                 Some(StatusCode::NO_RESPONDERS) => Err(Unanswered::NoResponders),
                 _ => Ok(answer),
             },
-            () = denied => Err(Unanswered::Denied(format!("we may not publish to {subject}"))),
+            () = denied_of(&mut denials, subject) => Err(Unanswered::Denied(denied_text(subject))),
             () = loss.lost() => Err(Unanswered::Unknown("the connection was lost before the answer".into())),
             () = sleep_until(by) => Err(Unanswered::Unknown("no answer in time".into())),
         }
@@ -226,54 +228,49 @@ impl Loss {
     }
 }
 
-async fn options(settings: &NatsSettings) -> Result<ConnectOptions, NatsError> {
-    let mut options = ConnectOptions::new()
-        .name(&settings.name)
-        .retry_on_initial_connect()
-        .connection_timeout(CONNECT)
-        .ping_interval(PING)
-        // Exponential from 2 ms in the client's own; a server that comes back should be found within a second.
-        .reconnect_delay_callback(|attempt| {
-            let doublings = u32::try_from(attempt.min(10)).unwrap_or(10);
-            Duration::from_millis(1 << doublings).min(Duration::from_secs(1))
-        });
-    if let Some(prefix) = &settings.inbox_prefix {
-        options = options.custom_inbox_prefix(prefix);
+/// Resolves when the server refuses what we publish to this subject. Cancel-safe.
+pub(crate) async fn denied_of(denials: &mut broadcast::Receiver<String>, subject: &str) {
+    loop {
+        match denials.recv().await {
+            Ok(denied) if denied == subject => return,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
     }
-    if let Some(file) = &settings.credentials_file {
-        let read = options.credentials_file(file).await;
-        options = read.map_err(|why| NatsError::File(file.clone(), why.to_string()))?;
-    }
-    if let Some(token) = &settings.token {
-        options = options.token(token.clone());
-    }
-    if let (Some(user), Some(password)) = (&settings.user, &settings.password) {
-        options = options.user_and_password(user.clone(), password.clone());
-    }
-    options = options.require_tls(settings.tls_required);
-    if let Some(ca) = &settings.tls_ca {
-        readable(ca)?;
-        options = options.add_root_certificates(ca.clone());
-    }
-    if let (Some(certificate), Some(key)) = (&settings.tls_certificate, &settings.tls_key) {
-        readable(certificate)?;
-        readable(key)?;
-        options = options.add_client_certificate(certificate.clone(), key.clone());
-    }
-    Ok(options)
 }
 
-fn readable(file: &std::path::Path) -> Result<(), NatsError> {
-    let read = std::fs::File::open(file);
-    read.map_err(|why| NatsError::File(file.to_owned(), why.to_string()))?;
-    Ok(())
+/// What to do about a refusal.
+pub(crate) fn denied_text(subject: &str) -> String {
+    format!("we may not publish to {subject}: the user's permissions have to allow it")
+}
+
+fn unheard(subject: &str) -> String {
+    format!(
+        "we may not subscribe to {subject}, so no answer comes: the user's permissions have to allow it, or inbox_prefix has \
+         to say what they allow"
+    )
+}
+
+/// What came of the last try of each server, without what may be secret in its address.
+fn failures(servers: &[Server]) -> Option<String> {
+    let failed = servers.iter().filter_map(|server| {
+        let why = server.last_error.as_ref()?;
+        Some(format!(
+            "{}:{}: {why}",
+            server.addr.host(),
+            server.addr.port()
+        ))
+    });
+    let failed: Vec<_> = failed.collect();
+    (!failed.is_empty()).then(|| failed.join("; "))
 }
 
 fn note(tell: &watch::Sender<News>, denials: &broadcast::Sender<String>, event: Event) {
     match event {
         Event::Connected => tell.send_modify(|news| {
             news.trouble = None;
-            news.denied = false;
+            news.tried = None;
+            news.deaf = None;
         }),
         Event::Disconnected => tell.send_modify(|news| {
             news.losses += 1;
@@ -284,12 +281,14 @@ fn note(tell: &watch::Sender<News>, denials: &broadcast::Sender<String>, event: 
                 ClientError::Other(text) => text,
                 other => other.to_string(),
             };
-            news.denied = text.contains("authorization") || text.contains("authentication");
             news.trouble = Some(text);
         }),
         Event::ServerError(ServerError::Other(text)) => {
-            if let Some(subject) = denied(&text) {
+            if let Some(subject) = denied(&text, "publish") {
                 let _ = denials.send(subject.to_owned());
+            }
+            if let Some(subject) = denied(&text, "subscription") {
+                tell.send_modify(|news| news.deaf = Some(subject.to_owned()));
             }
             tracing::warn!(error = text, "NATS says: {text}");
         }
@@ -299,14 +298,14 @@ fn note(tell: &watch::Sender<News>, denials: &broadcast::Sender<String>, event: 
     }
 }
 
-/// The subject of `Permissions Violation for Publish to "subject"`.
-fn denied(text: &str) -> Option<&str> {
-    const START: &str = "permissions violation for publish to \"";
-    let start = text.get(..START.len())?;
-    if !start.eq_ignore_ascii_case(START) {
+/// The subject of `Permissions Violation for Publish to "subject"`, or of the same for a subscription.
+fn denied<'a>(text: &'a str, what: &str) -> Option<&'a str> {
+    let start = format!("permissions violation for {what} to \"");
+    let begins = text.get(..start.len())?;
+    if !begins.eq_ignore_ascii_case(&start) {
         return None;
     }
-    text[START.len()..].split('"').next()
+    text[start.len()..].split('"').next()
 }
 
 fn numbers(version: &str) -> Option<(u64, u64, u64)> {
@@ -338,11 +337,10 @@ mod tests {
     #[test]
     fn the_subject_of_a_denial_is_read_from_its_text() {
         let text = "Permissions Violation for Publish to \"a.b\"";
-        assert_eq!(denied(text), Some("a.b"));
-        assert_eq!(
-            denied("Permissions Violation for Subscription to \"a\""),
-            None
-        );
-        assert_eq!(denied("ü"), None);
+        assert_eq!(denied(text, "publish"), Some("a.b"));
+        assert_eq!(denied(text, "subscription"), None);
+        let text = "Permissions Violation for Subscription to \"_INBOX.x.*\" using queue \"q\"";
+        assert_eq!(denied(text, "subscription"), Some("_INBOX.x.*"));
+        assert_eq!(denied("ü", "publish"), None);
     }
 }

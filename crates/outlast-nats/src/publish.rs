@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     acks::Call,
     api::{Api, Refused},
-    link::{GRACE, Link, refused},
+    link::{GRACE, Link, denied_text, refused},
     message,
 };
 
@@ -192,8 +192,7 @@ impl<'a> Publishing<'a> {
             .collect();
         for n in refused {
             self.flying.remove(&n);
-            let why = format!("we may not publish to {subject}");
-            self.settle(n, Published::not_sent(Why::Denied, why));
+            self.settle(n, Published::not_sent(Why::Denied, denied_text(&subject)));
         }
     }
 

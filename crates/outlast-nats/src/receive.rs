@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     api::{Api, nanos},
     dead::Dead,
-    link::Link,
+    link::{Link, denied_of, denied_text},
     order,
     settle::{Place, delivered},
 };
@@ -54,6 +54,8 @@ enum End {
     Gone(String),
     /// The request is not understood.
     Refused(String),
+    /// We may not ask.
+    Denied(String),
 }
 
 impl Reading {
@@ -75,6 +77,7 @@ impl Reading {
             }
             match end {
                 End::Refused(why) => return Err(BrokerError::new(Why::Configuration, why)),
+                End::Denied(why) => return Err(BrokerError::new(Why::Denied, why)),
                 End::Gone(why) => return Err(self.gone(why, by).await),
                 End::Done | End::Again if Instant::now() >= by => return Ok(kept),
                 End::Done => {}
@@ -91,6 +94,7 @@ impl Reading {
     ) -> Result<Vec<(Message, Place)>, BrokerError> {
         match self.request(most, Wait::No, by).await? {
             (_, End::Refused(why)) => Err(BrokerError::new(Why::Configuration, why)),
+            (_, End::Denied(why)) => Err(BrokerError::new(Why::Denied, why)),
             (_, End::Gone(why)) => Err(self.gone(why, by).await),
             (came, End::Done | End::Again) => Ok(came),
         }
@@ -127,14 +131,19 @@ impl Reading {
             }),
         };
         let what = format!("CONSUMER.MSG.NEXT.{}.{}", self.stream, self.consumer);
-        let asked =
-            client.publish_with_reply(self.api.subject(&what), inbox, body.to_string().into());
+        let subject = self.api.subject(&what);
+        let mut denials = self.link.denials();
+        let asked = client.publish_with_reply(subject.clone(), inbox, body.to_string().into());
         match timeout_at(by, asked).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return Err(unavailable(&why)),
             Err(_) => return Ok((Vec::new(), End::Again)),
         }
-        Ok(self.collect(&mut answers, most, by).await)
+        let collected = tokio::select! {
+            collected = self.collect(&mut answers, most, by) => collected,
+            () = denied_of(&mut denials, &subject) => (Vec::new(), End::Denied(denied_text(&subject))),
+        };
+        Ok(collected)
     }
 
     /// Takes what comes until the server says that it was all.

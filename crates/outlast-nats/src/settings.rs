@@ -27,15 +27,20 @@ pub struct NatsSettings {
     pub name: String,
     /// A file with a user's JWT and its seed.
     pub credentials_file: Option<PathBuf>,
+    /// A file with the seed of a user's nkey, which begins with `SU`.
+    pub nkey_file: Option<PathBuf>,
     /// A token. A secret.
     pub token: Option<String>,
     /// A user's name, with [`password`](Self::password).
     pub user: Option<String>,
     /// Its password. A secret.
     pub password: Option<String>,
-    /// Refuses a connection without TLS.
+    /// Refuses a connection without TLS. So does an address that begins with `tls://`, and each of the other settings of TLS.
     pub tls_required: bool,
-    /// A file with the certificates of the authority, in PEM. Without it the system's are taken.
+    /// Begins with TLS, before the server has said a word: for one with `handshake_first`.
+    pub tls_first: bool,
+    /// A file with the certificates of the authority, in PEM. Without it the system's are taken. The server's certificate is
+    /// checked in either case, and has to be for the name in its address.
     pub tls_ca: Option<PathBuf>,
     /// A file with our certificate, in PEM, with [`tls_key`](Self::tls_key).
     pub tls_certificate: Option<PathBuf>,
@@ -72,10 +77,12 @@ impl Default for NatsSettings {
             urls: vec!["nats://127.0.0.1:4222".into()],
             name: "outlast".into(),
             credentials_file: None,
+            nkey_file: None,
             token: None,
             user: None,
             password: None,
             tls_required: false,
+            tls_first: false,
             tls_ca: None,
             tls_certificate: None,
             tls_key: None,
@@ -102,6 +109,14 @@ impl NatsSettings {
         }
     }
 
+    /// Whether a connection without TLS is refused. If one address asks for it, for all: a cluster names its other servers
+    /// without saying how.
+    pub(crate) fn wants_tls(&self) -> bool {
+        let named = self.urls.iter().any(|url| url.starts_with("tls://"));
+        let files = self.tls_ca.is_some() || self.tls_certificate.is_some();
+        self.tls_required || self.tls_first || files || named
+    }
+
     /// Everything that is wrong, at once. Opens no file and no connection.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -122,13 +137,14 @@ impl NatsSettings {
         }
         let ways = [
             self.credentials_file.is_some(),
+            self.nkey_file.is_some(),
             self.token.is_some(),
             self.user.is_some() || self.password.is_some(),
         ];
         let ways = ways.into_iter().filter(|way| *way).count();
         require(
             ways <= 1,
-            "credentials_file, token, user: at most one of them",
+            "credentials_file, nkey_file, token, user: at most one of them",
         );
         let both = self.user.is_some() == self.password.is_some();
         require(both, "user and password: both or none");
@@ -173,10 +189,15 @@ impl fmt::Debug for NatsSettings {
             .field("urls", &self.urls.len())
             .field("name", &self.name)
             .field("credentials_file", &self.credentials_file)
+            .field("nkey_file", &self.nkey_file)
             .field("token", &hidden(&self.token))
             .field("user", &self.user)
             .field("password", &hidden(&self.password))
             .field("tls_required", &self.tls_required)
+            .field("tls_first", &self.tls_first)
+            .field("tls_ca", &self.tls_ca)
+            .field("tls_certificate", &self.tls_certificate)
+            .field("tls_key", &self.tls_key)
             .field("domain", &self.domain)
             .field("monitor", &self.monitor)
             .field("replicas", &self.replicas)

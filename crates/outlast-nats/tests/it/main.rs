@@ -4,7 +4,9 @@ mod cluster;
 mod conformance;
 mod consume;
 mod dead;
+mod login;
 mod order;
+mod rights;
 mod server;
 mod way;
 
