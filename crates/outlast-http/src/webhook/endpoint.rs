@@ -126,7 +126,7 @@ pub struct Endpoint {
 pub enum Needs {
     /// Nothing.
     Nothing,
-    /// The certificate at this address of the provider.
+    /// The certificate at this address of the provider; its key counts while [`Certificate::is_valid_at`](super::Certificate::is_valid_at).
     Certificate(url::Url),
     /// Google's keys, as a JSON Web Key Set; the token says that it was signed by this one.
     GoogleKeys(Option<String>),
@@ -294,10 +294,17 @@ impl Endpoint {
             key,
             signed_at: at,
             delivery,
-            body_authenticity: self.preset.body_authenticity,
+            body_authenticity: self.body_authenticity(),
             events,
             greeting,
         })
+    }
+
+    /// How much of a body is proven here: what the preset says, or less where the endpoint's own scheme signs less.
+    pub fn body_authenticity(&self) -> Authenticity {
+        let own = self.settings.scheme.as_ref().map(Signed::proves);
+        let preset = self.preset.body_authenticity;
+        own.map_or(preset, |own| own.min(preset))
     }
 
     /// A request that has no body, and so no event.

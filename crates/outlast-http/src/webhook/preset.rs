@@ -181,6 +181,15 @@ mod tests {
     }
 
     #[test]
+    fn no_preset_says_that_more_is_proven_than_is_signed() {
+        for preset in presets() {
+            if let Some(Scheme::Signed(signed)) = &preset.scheme {
+                assert_eq!(preset.body_authenticity, signed.proves(), "{}", preset.name);
+            }
+        }
+    }
+
+    #[test]
     fn a_time_in_a_field_is_only_asked_for_where_there_are_fields() {
         for preset in presets() {
             if let Some(Scheme::Signed(signed)) = &preset.scheme {

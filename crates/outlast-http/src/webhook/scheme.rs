@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Find, How, PublicKey, Refused, Secret, Settings, Unit, request::Seen};
+use super::{Authenticity, Find, How, PublicKey, Refused, Secret, Settings, Unit, request::Seen};
 use crate::mac::Hash;
 
 pub use jwt::Token;
@@ -196,6 +196,16 @@ impl Signed {
             algorithm: Algorithm::Hmac(hash),
             parts: Cow::Borrowed(&[Part::Body]),
             time: None,
+        }
+    }
+
+    /// How much of a body such a signature proves.
+    pub fn proves(&self) -> Authenticity {
+        let is_field = |part: &Part| matches!(part, Part::Field(_));
+        match self.parts.contains(&Part::Body) {
+            true => Authenticity::Full,
+            false if self.parts.iter().any(is_field) => Authenticity::Partial,
+            false => Authenticity::None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What nobody honest sends, and what is looked at before any of it.
 
 use outlast_http::webhook::{
-    BadEndpoint, Encoding, Endpoint, Hash, Limits, PublicKey, Refused, Request, Secret, Settings,
-    Signed,
+    Authenticity, BadEndpoint, Encoding, Endpoint, Hash, Limits, Part, PublicKey, Refused, Request,
+    Secret, Settings, Signed,
 };
 use ring::hmac::HMAC_SHA256 as SHA256;
 
@@ -203,4 +203,24 @@ fn the_other_scheme_of_a_provider_is_data() {
         endpoint.verify(&request(&all, b"{ }"), at(NOW)),
         Err(Refused::Mismatch)
     );
+    assert_eq!(endpoint.body_authenticity(), Authenticity::Full);
+}
+
+#[test]
+fn a_scheme_of_ones_own_that_signs_no_body_does_not_say_that_it_proves_one() {
+    let hmac = preset("hmac");
+    let settings = Settings {
+        scheme: Some(Signed {
+            parts: vec![Part::Header("x-id".into())].into(),
+            ..Signed::hmac("x-signature", Hash::Sha256, Encoding::Hex)
+        }),
+        ..with_secret(hmac, KEY)
+    };
+    let endpoint = Endpoint::new(hmac, settings).unwrap();
+    let mac = hex_mac(SHA256, &[b"7"]);
+    let all = headers(&[("x-signature", &mac), ("x-id", "7")]);
+    let verified = endpoint
+        .verify(&request(&all, b"anything"), at(NOW))
+        .unwrap();
+    assert_eq!(verified.body_authenticity, Authenticity::None);
 }
