@@ -6,9 +6,13 @@ language sql immutable parallel safe
 as $$ select hashtextextended(name, outlast._lock_room(7317)) $$;
 
 create or replace function outlast._account_paused(name text) returns boolean
-language sql stable
-as $$ select _account_paused.name <> '' and exists (
-  select from outlast._account a where a.name = _account_paused.name and a.paused_until > outlast.clock()) $$;
+language plpgsql stable
+as $$
+#variable_conflict use_column
+begin
+  return _account_paused.name <> '' and exists (
+    select from outlast._account a where a.name = _account_paused.name and a.paused_until > outlast.clock());
+end $$;
 
 -- What bounds it: its own limit, else that of the longest `…/*` which is its beginning. Of such a one each account has as much for itself.
 create or replace function outlast._limit_of(name text) returns setof outlast._account_limit

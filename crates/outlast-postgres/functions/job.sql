@@ -14,12 +14,14 @@ as $$ select case kind when 'c' then 'command:' || name when 'e' then 'entity:' 
 
 -- From where on to look for what is due; -infinity: from the beginning, once a minute. Whoever commits a job more than a minute
 -- after its time has it found by that.
+-- PL/pgSQL, as all here that is called again and again: an SQL function that is not inlined is parsed and planned by each call.
 create or replace function outlast._later_since(at timestamptz) returns timestamptz
-language sql stable
+language plpgsql stable
 as $$
-  select coalesce((select case when l.at between _later_since.at - interval '1 minute' and _later_since.at then l.at - interval '1 minute' end
-                   from outlast._job_look l order by l.at desc limit 1), '-infinity')
-$$;
+begin
+  return coalesce((select case when l.at between _later_since.at - interval '1 minute' and _later_since.at then l.at - interval '1 minute' end
+                   from outlast._job_look l order by l.at desc limit 1), '-infinity');
+end $$;
 
 -- Times have come: what was to run later may run now. Answers how many, and when the next is due.
 create or replace function outlast._promote(n int, out moved int, out next_ms bigint)
@@ -28,6 +30,8 @@ set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_mergejoin = off
+set enable_hashjoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -54,11 +58,12 @@ begin
 end $$;
 
 create or replace function outlast._next_due(since timestamptz) returns bigint
-language sql volatile
+language plpgsql volatile
 as $$
-  select (extract(epoch from greatest(x.due_at - outlast.clock(), interval '0')) * 1000)::bigint
-  from outlast._job_later x where not x.alone and x.due_at >= since order by x.due_at limit 1
-$$;
+begin
+  return (select (extract(epoch from greatest(x.due_at - outlast.clock(), interval '0')) * 1000)::bigint
+          from outlast._job_later x where not x.alone and x.due_at >= since order by x.due_at limit 1);
+end $$;
 
 -- What leaves is durable before, and the process can find it again.
 create or replace function outlast._durable(process uuid, seq bigint, nonce uuid, acked bigint) returns void
@@ -75,25 +80,34 @@ end $$;
 
 -- Makes a job ready, at the end of its group or where it stood.
 create or replace function outlast._ready(id uuid, seq bigint default null) returns void
-language sql volatile
+language plpgsql volatile
+set enable_seqscan = off
 as $$
+#variable_conflict use_column
+begin
   insert into outlast._job_ready (seq, priority, id, name, account, tenant)
   select coalesce(_ready.seq, nextval('outlast._event_id')), j.priority, j.id, outlast._queue(j.kind, j.name), j.account, j.tenant
-  from outlast._job j where j.id = _ready.id
-$$;
+  from outlast._job j where j.id = _ready.id;
+end $$;
 
 create or replace function outlast._put_off(id uuid, wait interval, alone boolean default false) returns void
-language sql volatile
+language plpgsql volatile
+set enable_seqscan = off
 as $$
+#variable_conflict use_column
+begin
   insert into outlast._job_later (id, due_at, name, alone)
-  select j.id, outlast.clock() + _put_off.wait, outlast._queue(j.kind, j.name), _put_off.alone from outlast._job j where j.id = _put_off.id
-$$;
+  select j.id, outlast.clock() + _put_off.wait, outlast._queue(j.kind, j.name), _put_off.alone from outlast._job j where j.id = _put_off.id;
+end $$;
 
 -- Ends jobs of one claim, which others cannot do any more: their row in the claim was ours. Raises unless all were.
 -- from: claimed; to: ended; of entities converged, ready.
 create or replace function outlast._end_jobs(l outlast._lease, ids uuid[], outcome "char", reason text) returns void
 language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set jit = off
 set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -127,19 +141,19 @@ end $$;
 -- ended stays as it is.
 create or replace function outlast._complete_jobs(token uuid, ids uuid[], repeated boolean default false) returns void
 language plpgsql volatile
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   l outlast._lease := outlast._prove(_complete_jobs.token);
 begin
-  perform outlast._end_jobs(l, outlast._not_ended(l.token, ids, repeated), 'd', null);
+  perform outlast._end_jobs(l, case when repeated then outlast._not_ended(l.token, ids) else ids end, 'd', null);
 end $$;
 
-create or replace function outlast._not_ended(token uuid, ids uuid[], repeated boolean) returns uuid[]
+create or replace function outlast._not_ended(token uuid, ids uuid[]) returns uuid[]
 language plpgsql stable
 set enable_seqscan = off
 as $$
 begin
-  if not repeated then return ids; end if;
   return array(select u from unnest(ids) u
                where not exists (select from outlast._job_end e where e.id = u)
                  and not exists (select from outlast._entity e where e.id = u and e.converged_by = _not_ended.token));
@@ -149,13 +163,14 @@ end $$;
 -- a completion and want the exclusive one never end. Answers how many were left and are given back.
 create or replace function outlast._complete_and_finish_jobs(token uuid, ids uuid[], repeated boolean default false) returns int
 language plpgsql volatile
+set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s'
 as $$
 declare
   l outlast._lease := outlast._take(_complete_and_finish_jobs.token);
 begin
   if l.token is null then perform outlast._prove(token); end if;         -- which says that it is lost
-  perform outlast._end_jobs(l, outlast._not_ended(l.token, ids, repeated), 'd', null);
+  perform outlast._end_jobs(l, case when repeated then outlast._not_ended(l.token, ids) else ids end, 'd', null);
   return outlast._give_back(l, false);
 end $$;
 
@@ -175,6 +190,7 @@ end $$;
 -- not any more must not start.
 create or replace function outlast._start_jobs(token uuid, ids uuid[]) returns void
 language plpgsql volatile
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 #variable_conflict use_column

@@ -1,27 +1,31 @@
 -- Claims of jobs and commands: what was taken, what of it the process may have, and under which lease.
 
--- What was taken, whole, under which lease and from where each stood. Besides, what is not as usual: their size, and whether
--- one is newer than the process reads, or was asked to go. `commands`: it is of commands.
-create or replace function outlast._taken(
-  token uuid, ids uuid[], seqs bigint[], version int, commands boolean,
-  out jobs outlast._taken_job[], out bytes bigint, out odd boolean)
-language plpgsql stable
-set plan_cache_mode = force_generic_plan
-set jit = off
-set enable_seqscan = off
+-- What was taken, whole, under which lease and from where each stood, in that order. `commands`: it is of commands. Of one text with
+-- whoever asks, which is inlined: to make rows of an array of rows again cost a claim as much as to read them.
+create or replace function outlast._taken(token uuid, ids uuid[], seqs bigint[], commands boolean) returns setof outlast._taken_job
+language sql stable
 as $$
-begin
-  select array_agg(row(_taken.token, j.id, j.kind, j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version,
-           1 + coalesce(s.failures, 0), coalesce(s.lapses, 0), j.accepted_at, j.correlation_id, j.causation_id, j.source, j.actor,
-           j.traceparent, j.content_type, j.codec_key, j.payload,
-           m.next, m.state, m.version, m.provider_key, m.reference, null)::outlast._taken_job order by u.n),
-         sum(octet_length(j.payload)),
-         bool_or(s.cancel is not null and j.kind = 'j' or j.schema_version > _taken.version)
-  into _taken.jobs, _taken.bytes, _taken.odd
+  select _taken.token, j.id, j.kind::"char", j.name, j.tenant, j.key, j.account, j.priority, u.seq, j.schema_version::int,
+         1 + coalesce(s.failures, 0), coalesce(s.lapses, 0), j.accepted_at, j.correlation_id, j.causation_id, j.source, j.actor,
+         j.traceparent, j.content_type, j.codec_key, j.payload,
+         m.next, m.state, m.version, m.provider_key, m.reference, null::jsonb
   from unnest(_taken.ids, _taken.seqs) with ordinality u (id, seq, n)
   join outlast._job j on j.id = u.id
   left join outlast._job_state s on s.id = u.id
-  left join outlast._command m on _taken.commands and m.id = u.id;
+  left join outlast._command m on _taken.commands and m.id = u.id
+  order by u.n
+$$;
+
+-- How large it is, and whether something of it is not as usual: newer than the process reads, or asked to go.
+create or replace function outlast._weigh(ids uuid[], version int, out bytes bigint, out odd boolean)
+language plpgsql stable
+as $$
+begin
+  select sum(octet_length(j.payload)), bool_or(s.cancel is not null and j.kind = 'j' or j.schema_version > _weigh.version)
+  into _weigh.bytes, _weigh.odd
+  from unnest(_weigh.ids) u
+  join outlast._job j on j.id = u
+  left join outlast._job_state s on s.id = u;
 end $$;
 
 -- What of it the process may have: not what somebody has asked to go in the meantime, which goes now; not a newer version
@@ -79,7 +83,7 @@ declare
   fresh uuid := gen_random_uuid();
   one uuid;
   account text;
-  got record;
+  jobs outlast._taken_job[];
 begin
   if process is not null and exists (
     select from outlast._lease l
@@ -96,19 +100,19 @@ begin
     continue when not found;
     perform outlast._account_took(account, 1);
     delete from outlast._job_later x where x.id = one;
-    select * into got from outlast._taken(fresh, array[one], array[0::bigint], versions[i], names[i] like 'command:%');
-    if got.odd then
-      got.jobs := outlast._sift_jobs(got.jobs, versions[i], 0, true);
-      continue when cardinality(got.jobs) = 0;
+    jobs := array(select t from outlast._taken(fresh, array[one], array[0::bigint], names[i] like 'command:%') t);
+    if (select w.odd from outlast._weigh(array[one], versions[i]) w) then
+      jobs := outlast._sift_jobs(jobs, versions[i], 0, true);
+      continue when cardinality(jobs) = 0;
     end if;
     if names[i] like 'entity:%' then
-      got.jobs := outlast._entities_taken(got.jobs);
+      jobs := outlast._entities_taken(jobs);
     end if;
     insert into outlast._lease (token, room, process, holder, expires_at)
     values (fresh, 'job', _claim_alone.process, _claim_alone.holder, at + make_interval(secs => lease_ms / 1000.0));
     insert into outlast._job_claimed (id, token, account, started)
     values (one, fresh, account, true);
-    return got.jobs;
+    return jobs;
   end loop;
   return null;
 end $$;
@@ -125,13 +129,21 @@ create or replace function outlast._claim_jobs(
   holder text default null, after jsonb default '{}', floors jsonb default '{}')
 returns setof outlast._taken_job
 language plpgsql volatile
+-- Of all that is called from here, too. Nested loops alone: a plan that was made while the tables were small merges, and so reads all
+-- jobs that there ever were, until statistics are taken.
+set plan_cache_mode = force_generic_plan
 set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_mergejoin = off
+set enable_hashjoin = off
 as $$
 #variable_conflict use_column
 declare
   at timestamptz := outlast.clock();
   bytes bigint := max_bytes;                     -- what is left of it
   paused text[];
+  waits boolean;                                 -- one that is to run alone
   open int[];
   alone outlast._taken_job[];
   got record;
@@ -144,8 +156,10 @@ begin
   if array_to_string(names, ' ') like '%entity:%' then
     perform outlast._fold_marks(2000);           -- as many as keep nobody else's claim waiting
   end if;
-  paused := array(select p.name from outlast._job_pause p where p.name = any (names));
-  if exists (select from outlast._job_later x where x.alone and x.name = any (names) and x.due_at <= at) then
+  select array(select p.name from outlast._job_pause p where p.name = any (names)),
+         exists (select from outlast._job_later x where x.alone and x.name = any (names) and x.due_at <= at)
+  into paused, waits;
+  if waits then
     open := array(select i from generate_series(1, cardinality(names)) i where rooms[i] > 0 and names[i] <> all (paused));
     alone := outlast._claim_alone(array(select names[i] from unnest(open) i), array(select versions[i] from unnest(open) i),
       lease_ms, process, holder);
@@ -160,10 +174,13 @@ begin
     exit when any_taken and bytes < 1;
     select * into got from outlast._claim_name(names[i], versions[i], least(rooms[i], 1000), bytes, not any_taken, after -> names[i],
       floors -> names[i], lease_ms, process, holder);
-    if cardinality(got.jobs) > 0 then
-      any_taken := true;
-      bytes := bytes - got.bytes;
-      return query select * from unnest(got.jobs);
+    continue when got.token is null;
+    any_taken := true;
+    bytes := bytes - got.bytes;
+    if names[i] like 'entity:%' then
+      return query select * from unnest(outlast._entities_taken(array(select t from outlast._taken(got.token, got.ids, got.seqs, false) t)));
+    else
+      return query select * from outlast._taken(got.token, got.ids, got.seqs, names[i] like 'command:%');
     end if;
   end loop;
   if any_taken then
@@ -171,23 +188,21 @@ begin
   end if;
 end $$;
 
--- The same of one name: under one lease, or nothing.
+-- The same of one name: which, where each stood, and under which lease; or nothing.
 create or replace function outlast._claim_name(
   name text, version int, room int, max_bytes bigint, one boolean, after jsonb, floors jsonb, lease_ms int, process uuid, holder text,
-  out jobs outlast._taken_job[], out bytes bigint)
+  out token uuid, out ids uuid[], out seqs bigint[], out bytes bigint)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-  fresh uuid := gen_random_uuid();
   commands boolean := name like 'command:%';
   entities boolean := name like 'entity:%';
   groups outlast._job_group[];
   counted text[];
   n int;
-  ids uuid[];
-  seqs bigint[];
-  got record;
+  jobs outlast._taken_job[];
+  odd boolean;
 begin
   -- Again, if all that was taken has to wait: behind it there may be what has not to.
   for round in 1..10 loop
@@ -198,55 +213,45 @@ begin
     end if;
     n := cardinality(groups);
     if n = 0 then return; end if;
-    counted := null;
     if commands then
       counted := array(select distinct g.account from unnest(groups) g where g.account <> '' and outlast._account_counts(g.account));
     end if;
     if cardinality(counted) > 0 then
-      select * into got from outlast._take_counted(_claim_name.name, groups, room, counted);
+      select * into ids, seqs from outlast._take_counted(_claim_name.name, groups, room, counted);
     elsif n = 1 then
-      select * into got from outlast._take_of(_claim_name.name, groups[1], room);
+      select * into ids, seqs from outlast._take_of(_claim_name.name, groups[1], room);
     else
-      select * into got from outlast._take_fairly(_claim_name.name, groups, room);
+      select * into ids, seqs from outlast._take_fairly(_claim_name.name, groups, room);
     end if;
-    ids := got.ids;
-    seqs := got.seqs;
     if coalesce(cardinality(ids), 0) = 0 then return; end if;
-    select * into got from outlast._taken(fresh, ids, seqs, version, commands);
-    jobs := got.jobs;
-    bytes := got.bytes;
-    if got.odd or bytes > max_bytes and (cardinality(ids) > 1 or not one) then
-      jobs := outlast._sift_jobs(jobs, version, max_bytes, one);
+    select * into bytes, odd from outlast._weigh(ids, version);
+    if odd or bytes > max_bytes and (cardinality(ids) > 1 or not one) then
+      jobs := outlast._sift_jobs(array(select t from outlast._taken(null, ids, seqs, commands) t), version, max_bytes, one);
       ids := array(select u.id from unnest(jobs) u);
+      seqs := array(select u.seq from unnest(jobs) u);
       bytes := (select sum(octet_length(u.payload)) from unnest(jobs) u);
     end if;
     if (commands or entities) and cardinality(ids) > 0 then
-      ids := (select x.ids from outlast._exclude(ids, array(select u.seq from unnest(jobs) u)) x);
-      if cardinality(ids) < cardinality(jobs) then
-        jobs := array(select u from unnest(jobs) u where u.id = any (ids));
-      end if;
+      select * into ids, seqs from outlast._exclude(ids, seqs);
     end if;
     exit when cardinality(ids) > 0;
   end loop;
   if cardinality(ids) = 0 then
-    jobs := null;
     -- Behind all that has to wait there may be what has not: whoever sleeps looks again.
     perform nextval('outlast._event_id');
     perform outlast._woken();
     return;
   end if;
-  if entities then
-    jobs := outlast._entities_taken(jobs);
-  end if;
+  token := gen_random_uuid();
   insert into outlast._lease (token, room, process, holder, expires_at)
-  values (fresh, 'job', _claim_name.process, _claim_name.holder, outlast.clock() + make_interval(secs => lease_ms / 1000.0));
+  values (_claim_name.token, 'job', _claim_name.process, _claim_name.holder, outlast.clock() + make_interval(secs => lease_ms / 1000.0));
   if commands then
-    insert into outlast._job_claimed (id, token, account) select u.id, fresh, u.account from unnest(jobs) u;
+    insert into outlast._job_claimed (id, token, account) select j.id, _claim_name.token, j.account from outlast._job j where j.id = any (ids);
     if cardinality(counted) > 0 then
-      perform outlast._account_took(u.account, count(*)::int) from unnest(jobs) u where u.account = any (counted) group by u.account;
+      perform outlast._account_took(j.account, count(*)::int) from outlast._job j where j.id = any (ids) and j.account = any (counted) group by j.account;
     end if;
   else
-    insert into outlast._job_claimed (id, token) select u, fresh from unnest(ids) u;
+    insert into outlast._job_claimed (id, token) select u, _claim_name.token from unnest(ids) u;
   end if;
 end $$;
 

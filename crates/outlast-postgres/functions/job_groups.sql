@@ -1,7 +1,9 @@
--- Which accounts and tenants of a name have something ready, and how much of each is taken.
+-- Which accounts and tenants of a name have something ready, and how much of each is taken. All of it runs under the settings of
+-- _claim_jobs (generic plans, by indexes alone): to set them in each function took a small claim as long as its work.
 
 -- The groups of a name that have something ready, one an account and tenant and priority, in the order of the index: those
--- after one account and tenant and, if told, up to another. `floors` says up to where this process has taken of a group a
+-- after one account and tenant and, if told, up to another. Each is above the place before its first, so that whoever takes of it
+-- need not step over what is dead below that once more. `floors` says up to where this process has taken of a group a
 -- while ago: nothing below is looked at, which under an old snapshot would be all that was ever taken. What is between known
 -- groups is looked for by steps from one to the next.
 create or replace function outlast._job_groups(
@@ -29,7 +31,8 @@ begin
       groups := groups || outlast._groups_between(_job_groups.name, place, known.g, most - cardinality(groups));
       exit when cardinality(groups) >= most;
       place := known.g;
-      if outlast._has_above(_job_groups.name, place) then
+      place.above := outlast._first_above(_job_groups.name, place) - 1;
+      if place.above is not null then
         groups := groups || place;
       end if;
     end loop;
@@ -39,12 +42,9 @@ begin
     case when until_account is not null then row(until_account, until_tenant, 32767, 0)::outlast._job_group end, most - cardinality(groups));
 end $$;
 
--- Is there any of this group above its place, and may it be taken?
-create or replace function outlast._has_above(name text, g outlast._job_group) returns boolean
+-- Where the first of this group stands above its place, if it may be taken.
+create or replace function outlast._first_above(name text, g outlast._job_group) returns bigint
 language plpgsql stable
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -53,9 +53,11 @@ declare
   p smallint := g.priority;
   f bigint := g.above;
 begin
-  return not outlast._account_paused(a) and exists (
-    select from outlast._job_ready x
-    where x.name = _has_above.name and x.account = a and x.tenant = t and x.priority = p and x.seq > f);
+  if a <> '' and outlast._account_paused(a) then return null; end if;
+  return (
+    select x.seq from outlast._job_ready x
+    where x.name = _first_above.name and x.account = a and x.tenant = t and x.priority = p and x.seq > f
+    order by x.seq limit 1);
 end $$;
 
 -- Groups behind one place and, if told, before another, from one to the next, each looked for by its index alone. All of a
@@ -63,10 +65,6 @@ end $$;
 create or replace function outlast._groups_between(name text, a outlast._job_group, b outlast._job_group, most int)
 returns outlast._job_group[]
 language plpgsql stable
-set plan_cache_mode = force_generic_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -78,24 +76,24 @@ declare
 begin
   if b is null then
     with recursive step as (
-      (select x.account, x.tenant, x.priority, 1 as n, x.account <> '' and outlast._account_paused(x.account) as paused
+      (select x.account, x.tenant, x.priority, x.seq, 1 as n, x.account <> '' and outlast._account_paused(x.account) as paused
        from outlast._job_ready x
        where x.name = _groups_between.name and (x.account, x.tenant, x.priority) > (aa, at, ap)
-       order by x.account, x.tenant, x.priority limit 1)
+       order by x.account, x.tenant, x.priority, x.seq limit 1)
       union all
-      select y.account, y.tenant, y.priority, case when s.paused then s.n else s.n + 1 end,
+      select y.account, y.tenant, y.priority, y.seq, case when s.paused then s.n else s.n + 1 end,
              y.account <> '' and outlast._account_paused(y.account)
       from step s cross join lateral (
-        (select x.account, x.tenant, x.priority from outlast._job_ready x
+        (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
          where not s.paused and x.name = _groups_between.name and (x.account, x.tenant, x.priority) > (s.account, s.tenant, s.priority)
-         order by x.account, x.tenant, x.priority limit 1)
+         order by x.account, x.tenant, x.priority, x.seq limit 1)
         union all
-        (select x.account, x.tenant, x.priority from outlast._job_ready x
+        (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
          where s.paused and x.name = _groups_between.name and x.account > s.account
-         order by x.account, x.tenant, x.priority limit 1)) y
+         order by x.account, x.tenant, x.priority, x.seq limit 1)) y
       where s.n < most or s.paused
     )
-    select coalesce(array_agg(row(s.account, s.tenant, s.priority, 0)::outlast._job_group order by s.n), '{}') into groups
+    select coalesce(array_agg(row(s.account, s.tenant, s.priority, s.seq - 1)::outlast._job_group order by s.n), '{}') into groups
     from step s where not s.paused and s.n <= most;
     return groups;
   end if;
@@ -103,7 +101,7 @@ begin
   while cardinality(groups) < most loop
     g := outlast._group_between(_groups_between.name, g, b);
     exit when g.account is null;
-    if outlast._account_paused(g.account) then
+    if g.account <> '' and outlast._account_paused(g.account) then
       g.priority := null;
     else
       groups := groups || g;
@@ -116,10 +114,6 @@ end $$;
 -- each: a bound of the whole row ends no scan of the index, which then reads all that is dead of the group it should end before.
 create or replace function outlast._group_between(name text, a outlast._job_group, b outlast._job_group) returns outlast._job_group
 language plpgsql stable
-set plan_cache_mode = force_generic_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -131,45 +125,41 @@ declare
   bp smallint := b.priority;
   g outlast._job_group;
 begin
-  select x.account, x.tenant, x.priority, 0 into g
+  select x.account, x.tenant, x.priority, x.seq - 1 into g
   from (
     -- The rest of this tenant, of this account, accounts between, and what of the last account and tenant is before the end.
-    (select x.account, x.tenant, x.priority from outlast._job_ready x
+    (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
      where ap is not null and x.name = _group_between.name and x.account = aa and x.tenant = at and x.priority > ap
        and x.priority < case when (aa, at) = (ba, bt) then bp else 32767 end
-     order by x.account, x.tenant, x.priority limit 1)
+     order by x.account, x.tenant, x.priority, x.seq limit 1)
     union all
-    (select x.account, x.tenant, x.priority from outlast._job_ready x
+    (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
      where ap is not null and aa < ba and x.name = _group_between.name and x.account = aa and x.tenant > at
-     order by x.account, x.tenant, x.priority limit 1)
+     order by x.account, x.tenant, x.priority, x.seq limit 1)
     union all
-    (select x.account, x.tenant, x.priority from outlast._job_ready x
+    (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
      where ap is not null and aa = ba and x.name = _group_between.name and x.account = aa and x.tenant > at and x.tenant < bt
-     order by x.account, x.tenant, x.priority limit 1)
+     order by x.account, x.tenant, x.priority, x.seq limit 1)
     union all
-    (select x.account, x.tenant, x.priority from outlast._job_ready x
+    (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
      where x.name = _group_between.name and x.account > aa and x.account < ba
-     order by x.account, x.tenant, x.priority limit 1)
+     order by x.account, x.tenant, x.priority, x.seq limit 1)
     union all
-    (select x.account, x.tenant, x.priority from outlast._job_ready x
+    (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
      where aa < ba and x.name = _group_between.name and x.account = ba and x.tenant < bt
-     order by x.account, x.tenant, x.priority limit 1)
+     order by x.account, x.tenant, x.priority, x.seq limit 1)
     union all
-    (select x.account, x.tenant, x.priority from outlast._job_ready x
+    (select x.account, x.tenant, x.priority, x.seq from outlast._job_ready x
      where (aa, at) < (ba, bt) and (aa < ba or ap is not null) and x.name = _group_between.name and x.account = ba and x.tenant = bt
        and x.priority < bp
-     order by x.account, x.tenant, x.priority limit 1)) x
-  order by x.account, x.tenant, x.priority limit 1;
+     order by x.account, x.tenant, x.priority, x.seq limit 1)) x
+  order by x.account, x.tenant, x.priority, x.seq limit 1;
   return g;
 end $$;
 
 -- Takes some of one group, in order.
 create or replace function outlast._take_of(name text, g outlast._job_group, n int, out ids uuid[], out seqs bigint[])
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -191,10 +181,6 @@ end $$;
 -- Takes of many groups as much of each account and tenant as of any other; what one leaves goes to the rest.
 create or replace function outlast._take_fairly(name text, groups outlast._job_group[], room int, out ids uuid[], out seqs bigint[])
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

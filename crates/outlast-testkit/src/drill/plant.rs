@@ -230,8 +230,8 @@ impl Plant {
                 "call pg_temp.plant('_fail_command', 'if class in (''unknown'', ''unclassified'') then', 'if false then')"
             }
             Self::RunningAtClaim => {
-                "call pg_temp.plant('_claim_name', 'u.id, fresh, u.account from unnest(jobs) u;',
-                   'u.id, fresh, u.account from unnest(jobs) u;
+                "call pg_temp.plant('_claim_name', 'j.id, _claim_name.token, j.account from outlast._job j where j.id = any (ids);',
+                   'j.id, _claim_name.token, j.account from outlast._job j where j.id = any (ids);
                     update outlast._command m set was = m.state, state = ''running'', sent = true,
                       first_sent_at = coalesce(m.first_sent_at, outlast.clock()) where m.id = any (ids) and m.state = ''waiting'';');
                  call pg_temp.plant('_sent', 'x.state in (''waiting'', ''unknown'')', 'x.state in (''waiting'', ''unknown'', ''running'')')"

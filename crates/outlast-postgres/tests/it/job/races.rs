@@ -196,7 +196,7 @@ async fn a_request_that_everybody_missed_is_met_by_the_next_claim() {
     let shop = Shop::new().await;
     shop.house
         .plant(
-            "_taken",
+            "_weigh",
             &[("s.cancel is not null and j.kind = 'j' or ", "")],
         )
         .await;

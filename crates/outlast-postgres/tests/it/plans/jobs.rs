@@ -198,6 +198,49 @@ async fn with_fresh_statistics_a_statement_of_jobs_reads_what_it_needs() {
     costs(Statistics::Fresh).await;
 }
 
+/// Plans are kept for as long as their session lives, and nobody takes statistics as quickly as a table grows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_that_was_made_while_the_tables_were_small_reads_no_more_when_they_are_large() {
+    let mut store = store().await;
+    for history in [0, 30_000] {
+        if history > 0 {
+            store.fill_jobs("old", history, 10, "").await;
+            run(
+                &store.client,
+                "delete from outlast._job_ready where name = 'old';
+                 insert into outlast._job_end select id, clock_timestamp(), 'd' from outlast._job where name = 'old';
+                 insert into outlast._job_state (id, failures, changed_at) select id, 1, clock_timestamp() from outlast._job where name = 'old'",
+            )
+            .await;
+        }
+        for _ in 0..ROUNDS {
+            store.fill_jobs("mail", 20, 2, "").await;
+            let (token, ids, _) = store
+                .claim_jobs("a claim of 20", 200, "mail", 20, "{}")
+                .await;
+            assert_eq!(ids.len(), 20);
+            let fail = "select outlast.fail($1, $2, 'retry', 'why')";
+            store.note("a failure", 60, fail, &[&token, &ids[0]]).await;
+            let end = "select outlast._complete_and_finish_jobs($1, $2)";
+            store
+                .note("the end of 19", 150, end, &[&token, &&ids[1..]])
+                .await;
+            run(
+                &store.client,
+                "update outlast._job_later set due_at = clock_timestamp()",
+            )
+            .await;
+            let promote = "select * from outlast._promote(100)";
+            store.note("a promotion", 60, promote, &[]).await;
+            let (token, ids, _) = store
+                .claim_jobs("a claim of one", 60, "mail", 1, "{}")
+                .await;
+            store.note("the end of one", 40, end, &[&token, &ids]).await;
+        }
+    }
+    store.check();
+}
+
 /// Somebody holds an old snapshot, so nothing that is taken goes away: not the rows, not their index entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_a_held_snapshot_a_claim_with_floors_does_not_get_dearer() {
