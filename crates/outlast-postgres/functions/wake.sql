@@ -53,7 +53,7 @@ begin
 end $$;
 
 -- A look that waits for news in the server: until an id is drawn, `most_ms` at most, and then some milliseconds for the commit
--- of who has drawn it. To wake up here each millisecond costs a twentieth of a look that comes from outside.
+-- of who has drawn it, which shows by an event, a job or a mark. To wake up here each millisecond costs a twentieth of a look that comes from outside.
 create or replace function outlast._await(last bigint, most_ms int, out snap text, out last_id bigint, out own text, out visible boolean)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -65,6 +65,7 @@ declare
   slept text;
   commits int := 0;
   slots smallint[];
+  recent uuid;                                   -- below the ids of all jobs that were enqueued just now
 begin
   for i in 1..most_ms loop
     exit when coalesce(pg_sequence_last_value('outlast._event_id'), 0) <> _await.last;
@@ -72,8 +73,11 @@ begin
   end loop;
   if coalesce(pg_sequence_last_value('outlast._event_id'), 0) > _await.last then
     slots := outlast._log_slots(outlast.clock(), outlast.clock());
+    recent := rpad(lpad(to_hex((date_part('epoch', outlast.clock()) * 1000)::bigint - 20), 12, '0'), 32, '0')::uuid;
     loop
-      visible := outlast._leaf_above(slots[1], _await.last) or cardinality(slots) > 1 and outlast._leaf_above(slots[2], _await.last);
+      visible := outlast._leaf_above(slots[1], _await.last) or cardinality(slots) > 1 and outlast._leaf_above(slots[2], _await.last)
+        or exists (select from outlast._job_ready r where r.id >= recent)
+        or exists (select from outlast._entity_mark m where m.id > _await.last);
       exit when visible or commits >= 3;
       commits := commits + 1;
       slept := pg_sleep(0.001)::text;

@@ -153,7 +153,7 @@ async fn migrate_keeps_what_the_settings_have_chosen() {
     assert!(!yes(&sql, text).await);
 }
 
-/// What a look that waits has seen: the last id, and whether an event above the one before can be seen.
+/// What a look that waits has seen: the last id, and whether an event, a job or a mark above the one before can be seen.
 async fn awaited(client: &Client, last: i64, most_ms: i32) -> (i64, Option<bool>) {
     let sql = "select last_id, visible from outlast._await($1, $2)";
     let row = client.query_one(sql, &[&last, &most_ms]).await.unwrap();
@@ -207,4 +207,27 @@ async fn a_look_that_waits_in_the_server_ends_with_news_with_its_time_and_with_n
         awaited(&looker, last + 1, 60_000).await,
         (last + 2, Some(true))
     );
+}
+
+#[tokio::test]
+async fn a_look_that_waits_knows_a_job_and_a_mark_as_soon_as_they_can_be_seen() {
+    let database = pg::outlast().await;
+    let (writer, looker) = (database.connect().await, database.connect().await);
+    // Of jobs only those count that were enqueued just now, however long this test takes.
+    let clock = "create or replace function outlast.clock() returns timestamptz language sql volatile as $$ select timestamptz '2031-01-01' $$";
+    sql::run(&writer, clock).await;
+    for intent in [
+        "select outlast.enqueue('mail', '{}')",
+        "select outlast.changed('member', '7')",
+    ] {
+        let last = last_id(&writer).await;
+        sql::run(&writer, "begin").await;
+        sql::run(&writer, intent).await;
+        let (_, visible) = awaited(&looker, last, 60_000).await;
+        assert_eq!(visible, Some(false), "{intent} is not committed");
+        sql::run(&writer, "commit").await;
+        let (_, visible) = awaited(&looker, last, 60_000).await;
+        assert_eq!(visible, Some(true), "{intent}");
+        sql::run(&writer, "delete from outlast._job_ready").await;
+    }
 }
