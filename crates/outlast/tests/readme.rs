@@ -77,10 +77,14 @@ async fn a_consumer_greets_is_killed_comes_back_and_shows_what_it_cannot_read() 
 /// its next try comes with the lease's end.
 async fn gone(sql: &tokio_postgres::Client) {
     let others = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()";
-    wait_for("the end of the killed worker's sessions", SOON, async || {
-        let n: i64 = sql.query_one(others, &[]).await.unwrap().get(0);
-        (n == 0).then_some(())
-    })
+    wait_for(
+        "the end of the killed worker's sessions",
+        SOON,
+        async || {
+            let n: i64 = sql.query_one(others, &[]).await.unwrap().get(0);
+            (n == 0).then_some(())
+        },
+    )
     .await;
 }
 
