@@ -6,6 +6,7 @@
 
 mod account;
 pub mod broker;
+pub mod entities;
 pub mod facts;
 pub mod orders;
 mod relayed;

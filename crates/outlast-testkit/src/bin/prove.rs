@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Parser;
 use outlast_testkit::drill::{
     client::{self, ClientArgs},
+    mirror::{self, MirrorArgs},
     plant::Plant,
     rows,
     run::{self, Options},
@@ -76,12 +77,20 @@ struct Sender {
     args: SenderArgs,
 }
 
+#[derive(Parser, Debug)]
+#[command(args_override_self = true)]
+struct Mirror {
+    #[command(flatten)]
+    args: MirrorArgs,
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let role = env::args().nth(1).unwrap_or_default();
     let rest = env::args().skip(1);
     match role.as_str() {
         "drill-client" => client::run(Client::parse_from(rest).args).await?,
+        "drill-mirror" => mirror::run(Mirror::parse_from(rest).args).await?,
         "drill-sender" => sender::run(Sender::parse_from(rest).args).await?,
         "drill-worker" => worker::run(Worker::parse_from(rest).args).await?,
         _ => return prove(Args::parse()).await,

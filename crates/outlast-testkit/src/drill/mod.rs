@@ -2,7 +2,8 @@
 //!
 //! A *row* of the evidence table has *scenarios*; a scenario with a seed is a *run*. A run has a [`world`]: a database, a
 //! folder, client processes ([`client`]) that keep a journal of what they were told, worker processes ([`worker`]) whose
-//! effects are rows or lines on disk, sender processes ([`sender`]) whose effects are a provider's, and a history. The verdict is
+//! effects are rows or lines on disk, sender and reconciler processes ([`sender`], [`mirror`]) whose effects are a
+//! provider's, and a history. The verdict is
 //! `outlast-checker`'s, which knows nothing of the product. That it can see is shown by planting faults ([`plant`]).
 
 pub mod client;
@@ -10,6 +11,7 @@ mod desk;
 mod did;
 mod grouped;
 pub mod lie;
+pub mod mirror;
 mod order;
 pub mod plant;
 mod planted;

@@ -63,11 +63,15 @@ pub enum Plant {
     RefusalBelieved,
     /// What of an account is under way is counted, and nobody waits for whoever counts at the same time.
     LimitUnlocked,
+    /// The completion of an entity clears what was marked since its claim.
+    OlderCompletes,
+    /// The completion of an entity buries all its deletions, not those that its claim has handed out.
+    BuriesAll,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::NoFence,
         Self::ReclaimByUpdate,
         Self::FinishBelieves,
@@ -90,6 +94,8 @@ impl Plant {
         Self::RunningAtClaim,
         Self::RefusalBelieved,
         Self::LimitUnlocked,
+        Self::OlderCompletes,
+        Self::BuriesAll,
     ];
 
     /// Its word.
@@ -117,6 +123,8 @@ impl Plant {
             Self::RunningAtClaim => "running-at-claim",
             Self::RefusalBelieved => "refusal-believed",
             Self::LimitUnlocked => "limit-unlocked",
+            Self::OlderCompletes => "older-completes",
+            Self::BuriesAll => "buries-all",
         }
     }
 
@@ -152,6 +160,8 @@ impl Plant {
             Self::NewKey | Self::ResendUnknown | Self::RefusalBelieved => ("E4", "answers-lost"),
             Self::RunningAtClaim => ("E4", "dies-claimed"),
             Self::LimitUnlocked => ("E8", "limited"),
+            Self::OlderCompletes => ("E6", "entity-changed-inside"),
+            Self::BuriesAll => ("E10", "entity-deleted-inside"),
         }
     }
 
@@ -243,6 +253,13 @@ impl Plant {
                 "call pg_temp.plant('_take_counted', 'if pg_try_advisory_xact_lock(outlast._account_lock(g.account)) then', 'if true then');
                  call pg_temp.plant('_take_counted', 'select * into got from outlast._take_of(_take_counted.name, g, allowed);',
                    'perform pg_sleep(0.05); select * into got from outlast._take_of(_take_counted.name, g, allowed);')"
+            }
+            Self::OlderCompletes => {
+                "call pg_temp.plant('_converged', 'more := e.again or', 'more := false or')"
+            }
+            Self::BuriesAll => {
+                "call pg_temp.plant('_converged', 'perform outlast._bury(e, e.seen);',
+                   'delete from outlast._tombstone t where t.entity = e.id;')"
             }
             Self::NoBase => {
                 "call pg_temp.plant('_scan', '(e.id <= base or pg_visible_in_snapshot(e.xid, visible))',

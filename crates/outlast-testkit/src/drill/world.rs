@@ -215,6 +215,11 @@ impl World {
         Program::worker(self, name)
     }
 
+    /// A reconciler process.
+    pub(super) fn mirror(&self, name: &str) -> Program<'_> {
+        Program::mirror(self, name)
+    }
+
     /// A sender process, before this provider.
     pub(super) fn sender(&self, name: &str, provider: SocketAddr) -> Program<'_> {
         Program::sender(self, name, provider)

@@ -83,12 +83,12 @@ async fn e4_what_a_provider_did_is_recorded_or_put_before_a_person_and_never_don
 }
 
 #[tokio::test]
-async fn e6_what_is_told_or_withdrawn_during_a_try_counts() {
+async fn e6_what_is_told_withdrawn_or_changed_during_a_try_counts() {
     holds("E6").await;
 }
 
 #[tokio::test]
-async fn e10_the_instruction_outlives_the_row_that_it_is_about() {
+async fn e10_instruction_and_refs_outlive_the_row_that_they_are_about() {
     holds("E10").await;
 }
 
@@ -196,6 +196,15 @@ async fn faults_of_commands_are_seen() {
     seen(&[
         ("no-sent-fence", "2 effects at the provider"),
         ("limit-unlocked", "and 2 are allowed"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn faults_of_entities_are_seen() {
+    seen(&[
+        ("older-completes", "generation: of thing 1"),
+        ("buries-all", "refs: thing 1 was deleted with"),
     ])
     .await;
 }

@@ -9,6 +9,7 @@ mod e3;
 mod e5;
 mod e7;
 mod e8;
+mod entity;
 mod load;
 mod million;
 mod order;
@@ -121,10 +122,10 @@ pub fn all(broker: Option<Kind>) -> Vec<Row> {
         e3::row(),
         order::e4(),
         with(e5::row(), order::e5_scenarios()),
-        order::e6(),
+        with(order::e6(), entity::e6_scenarios()),
         e7::row(),
         with(e8::row(), order::e8_scenarios()),
-        order::e10(),
+        with(order::e10(), entity::e10_scenarios()),
         e11::row(),
         e13::row(),
         wake::row(),
@@ -133,7 +134,7 @@ pub fn all(broker: Option<Kind>) -> Vec<Row> {
     ]
 }
 
-/// A row, and what of it is about commands.
+/// A row, and what of it is about commands or entities.
 fn with(mut row: Row, more: Vec<Scenario>) -> Row {
     row.scenarios.extend(more);
     row

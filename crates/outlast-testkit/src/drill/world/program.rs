@@ -50,6 +50,12 @@ impl<'w> Program<'w> {
             .set("provider", provider)
     }
 
+    pub(super) fn mirror(world: &'w World, name: &str) -> Self {
+        let up = Some("worker is running");
+        Self::new(world, format!("mirror-{name}"), "drill-mirror", up)
+            .set("lease-ms", LEASE.as_millis())
+    }
+
     fn new(world: &'w World, name: String, kind: &str, up: Option<&'static str>) -> Self {
         let mut command = Command::new(&world.program);
         command.arg(kind);

@@ -1,4 +1,4 @@
-//! E6, commands: a webhook, a withdrawal or a correction comes while a try is under way. (Entities have their own.)
+//! E6, commands: a webhook, a withdrawal or a correction comes while a try is under way.
 
 use std::sync::Arc;
 

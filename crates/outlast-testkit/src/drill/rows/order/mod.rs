@@ -25,7 +25,7 @@ pub(super) fn e4() -> Row {
 pub(super) fn e6() -> Row {
     Row {
         name: "E6",
-        what: "told, withdrawn or corrected during a try: the try's end discards none of it",
+        what: "told, withdrawn, corrected or changed during a try: the try's end discards none of it",
         scenarios: e6::scenarios(),
     }
 }
