@@ -115,10 +115,30 @@ class Asyncpg(Driver):
         return [tuple(row) for row in await connection.fetch(sql, *args)]
 
 
+POOLED = " pooled"
+"""After the name of a driver: through PgBouncer in transaction mode."""
+
+
+def pooled(url: str) -> str | None:
+    """The same database through PgBouncer; none where there is none, which was said when the tests were started."""
+    folder = os.environ.get("OUTLAST_TEST_POOLED")
+    if not folder:
+        return None
+    database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+    return as_url({"dbname": database, "host": folder, "port": "6432", "user": "postgres"})
+
+
 @asynccontextmanager
 async def opened(kind: str, url: str) -> AsyncIterator[Driver]:
     # Rows of another shape than the package's own statements expect: it must not mind.
-    rows = {"row_factory": dict_row}
+    rows: dict[str, Any] = {"row_factory": dict_row}
+    cached = {}
+    if kind.endswith(POOLED):
+        kind = kind.removesuffix(POOLED)
+        url = pooled(url) or pytest.skip("PgBouncer is missing")
+        # A statement that a session has prepared is not there in the next transaction.
+        rows["prepare_threshold"] = None
+        cached["statement_cache_size"] = 0
     if kind == Psycopg.name:
         with ConnectionPool(url, kwargs=rows, min_size=1, max_size=3, open=True) as pool:
             yield Psycopg(pool)  # type: ignore[arg-type]
@@ -126,7 +146,7 @@ async def opened(kind: str, url: str) -> AsyncIterator[Driver]:
         async with AsyncConnectionPool(url, kwargs=rows, min_size=1, max_size=3, open=False) as opened_pool:
             yield PsycopgAsync(opened_pool)  # type: ignore[arg-type]
     else:
-        pool = await asyncpg.create_pool(url, min_size=1, max_size=3)
+        pool = await asyncpg.create_pool(url, min_size=1, max_size=3, **cached)
         try:
             yield Asyncpg(pool)
         finally:
@@ -134,9 +154,10 @@ async def opened(kind: str, url: str) -> AsyncIterator[Driver]:
 
 
 def with_each_driver(test: Callable[[Driver], Awaitable[None]]) -> Callable[..., None]:
-    """Runs a test once for each driver."""
+    """Runs a test once for each driver, and once more through a pooler."""
+    names = [Psycopg.name, PsycopgAsync.name, Asyncpg.name]
 
-    @pytest.mark.parametrize("kind", [Psycopg.name, PsycopgAsync.name, Asyncpg.name])
+    @pytest.mark.parametrize("kind", [*names, *(name + POOLED for name in names)])
     def run(kind: str, database: str) -> None:
         async def body() -> None:
             async with opened(kind, database) as driver:

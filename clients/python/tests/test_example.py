@@ -7,8 +7,9 @@ import threading
 import time
 from http.client import HTTPConnection
 
+import pytest
 from bookings import Pool, keep_ledger, prepare, service
-from drivers import new_database
+from drivers import new_database, pooled
 
 import outlast
 
@@ -16,7 +17,18 @@ KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def test_the_example_books_and_enters_what_is_pushed_to_it_once() -> None:
-    with Pool(new_database(), min_size=1, max_size=4, open=True) as pool, service(pool, [KEY], 0) as server:
+    with Pool(new_database(), min_size=1, max_size=4, open=True) as pool:
+        books(pool)
+
+
+def test_the_example_does_the_same_through_a_pooler() -> None:
+    url = pooled(new_database()) or pytest.skip("PgBouncer is missing")
+    with Pool(url, kwargs={"prepare_threshold": None}, min_size=1, max_size=4, open=True) as pool:
+        books(pool)
+
+
+def books(pool: Pool) -> None:
+    with service(pool, [KEY], 0) as server:
         prepare(pool)
         outlast.register(pool, "ledger", ["booking.confirmed"])
         serving = threading.Thread(target=server.serve_forever)

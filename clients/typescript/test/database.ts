@@ -28,10 +28,15 @@ interface Options {
   database: string;
 }
 
-/** The drivers, on a new database with the schema of Outlast and a table `booking (id text)`. */
+/**
+ * The drivers, on a new database with the schema of Outlast and a table `booking (id text)`; and the same once more through PgBouncer in
+ * transaction mode, where there is one.
+ */
 export async function drivers(): Promise<Driver[]> {
   const options = await migrated("outlast");
   const all = [nodePostgres(options), postgresJs(options)];
+  const through = pooled(options);
+  if (through) all.push(nodePostgres(through, "pg-pooled"), postgresJs(through, "postgres.js-pooled", false));
   await all[0]!.query("create table booking (id text primary key)");
   return all;
 }
@@ -46,6 +51,12 @@ export async function migrated(schema: string): Promise<Options> {
   if (!program) throw new Error("OUTLAST_TEST_PROGRAM names the program outlast: ./run clients sets it");
   await promisify(execFile)(program, ["migrate", "--schema", schema, "--database", address(name)]);
   return options(name);
+}
+
+/** The same database through PgBouncer; none where there is none, which was said when the tests were started. */
+export function pooled(options: Options): Options | undefined {
+  const folder = process.env["OUTLAST_TEST_POOLED"];
+  return folder ? { host: folder, port: 6432, user: "postgres", password: undefined, database: options.database } : undefined;
 }
 
 function server(): URL {
@@ -73,11 +84,11 @@ export function options(database = "postgres"): Options {
   };
 }
 
-export function nodePostgres(options: Options): Driver {
+export function nodePostgres(options: Options, name = "pg"): Driver {
   const pool = new pg.Pool(options);
   const run = (client: pg.Pool | pg.ClientBase): Query => async (text, values) => (await client.query(text, values)).rows;
   return {
-    name: "pg",
+    name,
     database: pool,
     query: run(pool),
     async transaction(body) {
@@ -99,13 +110,13 @@ export function nodePostgres(options: Options): Driver {
   };
 }
 
-export function postgresJs({ password, ...options }: Options): Driver {
+export function postgresJs({ password, ...options }: Options, name = "postgres.js", prepare = true): Driver {
   // Names and values are changed on the way, as some applications want it: nothing of ours may depend on them.
   const transform = { ...postgres.camel, undefined: null };
-  const sql = postgres({ ...options, ...(password ? { password } : {}), transform, max: 4, onnotice: () => {} });
+  const sql = postgres({ ...options, ...(password ? { password } : {}), transform, prepare, max: 4, onnotice: () => {} });
   const run = (sql: postgres.ISql<{}>): Query => async (text, values = []) => [...(await sql.unsafe(text, values))];
   return {
-    name: "postgres.js",
+    name,
     database: sql,
     query: run(sql),
     transaction: async (body) => (await sql.begin((tx) => body(tx, run(tx)))) as never,

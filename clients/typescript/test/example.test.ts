@@ -8,12 +8,21 @@ import pg from "pg";
 
 import { keepLedger, prepare, service } from "../example/bookings.js";
 import { claim, register } from "../src/index.js";
-import { migrated } from "./database.js";
+import { migrated, pooled } from "./database.js";
 
 const KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 test("the example books, and enters what is pushed to it once, whatever comes twice or from elsewhere", async () => {
-  const pool = new pg.Pool(await migrated("outlast"));
+  await books(new pg.Pool(await migrated("outlast")));
+});
+
+test("the example does the same through PgBouncer in transaction mode", async (t) => {
+  const through = pooled(await migrated("outlast"));
+  if (!through) return t.skip("PgBouncer is missing");
+  await books(new pg.Pool(through));
+});
+
+async function books(pool: pg.Pool): Promise<void> {
   await prepare(pool);
   await register(pool, "ledger", ["booking.confirmed"]);
   const server = service(pool, [KEY]).listen(0, "127.0.0.1");
@@ -55,4 +64,4 @@ test("the example books, and enters what is pushed to it once, whatever comes tw
   await kept;
   server.close();
   await pool.end();
-});
+}
