@@ -57,7 +57,8 @@ pub struct Settings {
     pub batch_bytes: usize,
     /// The most rows looked at in one claim. 10,000.
     pub scanned_rows: usize,
-    /// How long completions of effect handlers are collected. 10 ms.
+    /// How long the first completions of a claim of jobs wait for others, so that quick ones are written together, with the end of
+    /// the claim. A job that was done may run again if its worker dies meanwhile. 10 ms.
     #[serde(with = "duration")]
     pub flush: Duration,
     /// How often an idle process says that it is alive. 5 s.

@@ -58,7 +58,7 @@ const KEYS: [(&str, &str); 16] = [
     ("scanned_rows", "The most rows looked at in one claim."),
     (
         "flush",
-        "How long completions of effect handlers are collected before they are written.",
+        "How long the first completions of a claim of jobs wait for others, so that quick ones are written together.",
     ),
     (
         "heartbeat",

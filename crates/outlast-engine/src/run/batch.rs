@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::{
     consumer::Consumer,
     destination::Purpose,
-    flush::Flush,
+    flush::{Flush, How},
     leases::Lease,
     record,
     signal::Stop,
@@ -79,14 +79,22 @@ pub(crate) async fn run<S: Clone + Send + Sync + 'static>(
         return Ended::default();
     };
     let (token, reclaimed) = (first.token, first.reclaims > 0);
+    // What may kill its worker is known to be done as soon as it is.
+    let wait = match events.iter().any(|event| event.reclaims > 0) {
+        true => Duration::ZERO,
+        false => consumer.books.waits(consumer.settings.flush),
+    };
     let lease = consumer.leases.hold(token, asked);
     let mut run = Run {
         consumer,
         flush: Flush::new(
             consumer.books.clone(),
             lease.clone(),
-            reclaimed,
-            consumer.context.ordered,
+            How {
+                reclaimed,
+                ordered: consumer.context.ordered,
+                wait,
+            },
             consumer.deliveries.clone(),
         ),
         lease,

@@ -43,6 +43,15 @@ impl Books {
         Self { store, of }
     }
 
+    /// How long the first completions of a batch wait for others, where that may be so long. Those of events do not: what comes after
+    /// them is on its way anyway.
+    pub(super) fn waits(&self, flush: Duration) -> Duration {
+        match self.of {
+            Of::Events(_) => Duration::ZERO,
+            Of::Jobs(_) | Of::Entities(_) => flush,
+        }
+    }
+
     /// Marks these as about to start. Committed when it returns.
     pub(super) async fn start(&self, token: Uuid, ids: &[Uuid]) -> Result<(), Error> {
         match self.of {

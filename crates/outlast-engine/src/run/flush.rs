@@ -1,8 +1,13 @@
 //! Seals for effect handlers, many in one commit: while one flush is on its way, the next one gathers.
+//!
+//! Of jobs the first one waits, too, a few milliseconds ([`Settings::flush`](crate::Settings::flush)): quick ones are all done
+//! by then, and are completed by the commit that ends their claim.
+
+use std::{sync::Arc, time::Duration};
 
 use outlast_postgres::Error;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::JoinHandle,
 };
 use uuid::Uuid;
@@ -12,6 +17,8 @@ use crate::crash::{self, Point};
 
 /// How many seals one statement carries at most.
 const AT_ONCE: usize = 1000;
+/// So many wait for no others.
+const MANY: usize = 250;
 
 /// The seals of one batch.
 pub(crate) struct Flush {
@@ -20,8 +27,12 @@ pub(crate) struct Flush {
     reclaimed: bool,
     ids: mpsc::UnboundedSender<Uuid>,
     pushed: usize,
+    /// How many were pushed when many were told of last.
+    told: usize,
+    /// There are many, or there will be no more.
+    enough: Arc<Notify>,
     recorded: watch::Receiver<Recorded>,
-    task: JoinHandle<usize>,
+    task: JoinHandle<Gathered>,
     /// Who is told what is sealed.
     deliveries: Option<Deliveries>,
 }
@@ -35,33 +46,55 @@ struct Recorded {
     broken: bool,
 }
 
+/// What came of the seals when no more were pushed.
+#[derive(Debug, Default)]
+struct Gathered {
+    sealed: usize,
+    /// What was gathered by then, and goes with the end.
+    rest: Vec<Uuid>,
+}
+
+/// How the seals of a batch are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// Somebody else may have sealed some of them before.
+    pub(crate) reclaimed: bool,
+    /// What could not be sealed must not be followed by what came later.
+    pub(crate) ordered: bool,
+    /// So long the first ones wait for others.
+    pub(crate) wait: Duration,
+}
+
 impl Flush {
-    /// `reclaimed`: somebody else may have sealed some of them before. `ordered`: what could not be sealed must not be
-    /// followed by what came later.
     pub(crate) fn new(
         books: Books,
         lease: Lease,
-        reclaimed: bool,
-        ordered: bool,
+        how: How,
         deliveries: Option<Deliveries>,
     ) -> Self {
         // Unbounded, but never holds more than the batch.
         let (ids, rest) = mpsc::unbounded_channel();
         let (tell, recorded) = watch::channel(Recorded::default());
+        let enough = Arc::new(Notify::new());
         let task = tokio::spawn(gather(
             books.clone(),
             lease.clone(),
-            (reclaimed, ordered),
-            rest,
+            how,
+            Pushed {
+                ids: rest,
+                enough: enough.clone(),
+            },
             tell,
             deliveries.clone(),
         ));
         Self {
             books,
             lease,
-            reclaimed,
+            reclaimed: how.reclaimed,
             ids,
             pushed: 0,
+            told: 0,
+            enough,
             recorded,
             task,
             deliveries,
@@ -84,9 +117,13 @@ impl Flush {
             // Closed only when the lease is lost; then nothing more may be sealed.
             let _ = self.ids.send(id);
         }
+        if self.pushed >= self.told + MANY {
+            self.told = self.pushed;
+            self.enough.notify_one();
+        }
     }
 
-    /// Waits until all are committed, then seals the last ones and, if asked, ends the batch in the same commit. Answers how
+    /// Waits until all are committed, then seals the last ones, and what was still gathered, and, if asked, ends the batch in the same commit. Answers how
     /// many were sealed, and how many were left over at the end.
     pub(crate) async fn end(
         self,
@@ -98,6 +135,7 @@ impl Flush {
             lease,
             reclaimed,
             ids,
+            enough,
             task,
             deliveries,
             ..
@@ -108,10 +146,14 @@ impl Flush {
             }
         };
         drop(ids);
-        let mut sealed = task.await.unwrap_or_else(|error| {
+        enough.notify_one();
+        let gathered = task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "the flush ended without a report");
-            0
+            Gathered::default()
         });
+        let (mut sealed, mut rest) = (gathered.sealed, gathered.rest);
+        rest.extend(last);
+        let last = rest;
         if finish && !last.is_empty() {
             crash::at(Point::Finishing);
             match seal_and_finish(&books, &lease, &last, reclaimed).await {
@@ -160,18 +202,50 @@ async fn seal_and_finish(
     .await
 }
 
+/// What is pushed, as it comes.
+struct Pushed {
+    ids: mpsc::UnboundedReceiver<Uuid>,
+    enough: Arc<Notify>,
+}
+
+impl Pushed {
+    /// The next ones; none when all have come. Answers whether these may go with the end: there are no more.
+    async fn next(&mut self, ids: &mut Vec<Uuid>, wait: Duration) -> bool {
+        if self.ids.recv_many(ids, AT_ONCE).await == 0 || wait.is_zero() {
+            return false;
+        }
+        if ids.len() < MANY && !self.ids.is_closed() {
+            // A notification from before only makes the wait shorter.
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.enough.notified() => {}
+            }
+        }
+        while ids.len() < AT_ONCE
+            && let Ok(id) = self.ids.try_recv()
+        {
+            ids.push(id);
+        }
+        self.ids.is_closed() && self.ids.is_empty()
+    }
+}
+
 async fn gather(
     books: Books,
     lease: Lease,
-    (reclaimed, ordered): (bool, bool),
-    mut rest: mpsc::UnboundedReceiver<Uuid>,
+    how: How,
+    mut pushed: Pushed,
     tell: watch::Sender<Recorded>,
     deliveries: Option<Deliveries>,
-) -> usize {
+) -> Gathered {
     let (mut sealed, mut ids) = (0, Vec::new());
-    while rest.recv_many(&mut ids, AT_ONCE).await > 0 {
+    loop {
+        let last = pushed.next(&mut ids, how.wait).await;
+        if ids.is_empty() || last {
+            break;
+        }
         crash::at(Point::Flushing);
-        match seal(&books, &lease, &ids, reclaimed).await {
+        match seal(&books, &lease, &ids, how.reclaimed).await {
             Ok(n) => {
                 crash::at(Point::Flushed);
                 sealed += n;
@@ -181,8 +255,9 @@ async fn gather(
             }
             Err(error) => {
                 tracing::warn!(%error, lease = %lease.token, events = ids.len(), "seals were not recorded");
-                if ordered || lease.is_lost() {
+                if how.ordered || lease.is_lost() {
                     tell.send_modify(|so_far| so_far.broken = true);
+                    ids.clear();
                     break;
                 }
             }
@@ -190,7 +265,7 @@ async fn gather(
         tell.send_modify(|so_far| so_far.ids += ids.len());
         ids.clear();
     }
-    sealed
+    Gathered { sealed, rest: ids }
 }
 
 /// One commit. When one id of many cannot be sealed, the others are sealed one by one.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 pub(crate) struct Tally {
     waiting: AtomicUsize,
     running: AtomicUsize,
+    left: AtomicUsize,
     failed: AtomicBool,
     changed: Arc<Notify>,
 }
@@ -26,18 +27,26 @@ impl Tally {
         }
     }
 
-    /// How many wait for a place.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Acquire)
+    /// How many wait for a place or run, without those whose handler overran its deadline and was left to itself.
+    pub(super) fn held(&self) -> usize {
+        // In this order: what is not waiting any more is running.
+        let waiting = self.waiting.load(Ordering::Acquire);
+        waiting + self.running.load(Ordering::Acquire)
     }
 
-    /// How many run, without those whose handler overran its deadline and was left to itself.
-    pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::Acquire)
+    /// How many overran their deadline, were left to themselves, and have not returned.
+    pub(super) fn left(&self) -> usize {
+        self.left.load(Ordering::Acquire)
     }
 
-    /// A handler that was left to itself has returned.
+    /// A handler is left to itself.
+    pub(super) fn leave(&self) {
+        self.left.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One that was left to itself has returned.
     pub(super) fn freed(&self) {
+        self.left.fetch_sub(1, Ordering::AcqRel);
         self.changed.notify_one();
     }
 
@@ -70,9 +79,10 @@ impl Told {
         if (waiting, running, failed) == (self.waiting, self.running, self.failed) {
             return;
         }
+        // Added before anything is taken away: one that begins is in both for a moment, and never in neither (see `held`).
         tally.waiting.fetch_add(waiting, Ordering::AcqRel);
-        tally.waiting.fetch_sub(self.waiting, Ordering::AcqRel);
         tally.running.fetch_add(running, Ordering::AcqRel);
+        tally.waiting.fetch_sub(self.waiting, Ordering::AcqRel);
         tally.running.fetch_sub(self.running, Ordering::AcqRel);
         if failed > self.failed {
             tally.failed.store(true, Ordering::Release);

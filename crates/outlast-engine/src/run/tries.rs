@@ -219,6 +219,9 @@ async fn in_time<S, T: Send + 'static>(
         ))),
         Err(_) => {
             let tally = consumer.tally.clone();
+            if let Some(tally) = &tally {
+                tally.leave();
+            }
             tokio::spawn(async move {
                 let _ = work.await;
                 drop(permit);

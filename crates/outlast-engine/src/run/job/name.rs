@@ -141,15 +141,11 @@ impl<S: Clone + Send + Sync + 'static> Name<S> {
     /// How many more may be claimed now.
     pub(super) fn room(&self) -> usize {
         let places = self.consumer.concurrency;
-        let taken = places.saturating_sub(self.slots.available_permits());
         // Left to themselves after their deadline, they keep their places until they return.
-        let left = taken.saturating_sub(self.tally.running());
+        let left = self.tally.left();
         let ahead = if left == 0 { self.ahead.jobs } else { 0 };
-        room(
-            places.saturating_sub(left),
-            ahead,
-            taken - left + self.tally.waiting(),
-        )
+        // Not by the places that are taken: one that was freed belongs to whoever waits for it before he knows.
+        room(places.saturating_sub(left), ahead, self.tally.held())
     }
 
     /// Writes its line of a claim.

@@ -15,6 +15,7 @@ use crate::given::{Given, Running};
 mod ends;
 mod enqueue;
 mod lost;
+mod quick;
 mod share;
 mod times;
 
