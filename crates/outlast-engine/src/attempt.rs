@@ -231,11 +231,13 @@ impl<T: Payload> Attempt<T> {
                 "it is encrypted with key {key}, and this worker has no codec: give it the one that it was emitted with"
             )));
         }
+        let is_secret = delivery.codec.is_some();
+        let odd = |why: serde_json::Error| unreadable(&odd(&why, is_secret));
         let newest = shape.newest;
         let payload = if event.version == newest {
-            serde_json::from_slice(&event.payload).map_err(|error| unreadable(&error))?
+            serde_json::from_slice(&event.payload).map_err(odd)?
         } else if event.version < newest {
-            let old = serde_json::from_slice(&event.payload).map_err(|error| unreadable(&error))?;
+            let old = serde_json::from_slice(&event.payload).map_err(odd)?;
             (shape.upcast)(event.version, old).map_err(|why| unreadable(&why.reason()))?
         } else {
             // The loops let such events wait for a newer worker; one that gets here is no fault of the event.
@@ -250,6 +252,19 @@ impl<T: Payload> Attempt<T> {
             outlast: OnceLock::new(),
             known: None,
         })
+    }
+}
+
+/// Why JSON is not what it should be. The reason of a failure is stored, and serde's text may quote what it has read: that of what a
+/// codec has decoded says only where.
+fn odd(why: &serde_json::Error, is_secret: bool) -> String {
+    match is_secret {
+        true => format!(
+            "not of the shape that the code has, at line {} column {} of its plain text",
+            why.line(),
+            why.column()
+        ),
+        false => why.to_string(),
     }
 }
 

@@ -5,6 +5,8 @@ mod commands;
 #[path = "../examples/encrypted.rs"]
 #[allow(dead_code, reason = "the example's own main is not run here")]
 mod encrypted;
+#[path = "erasure/entities.rs"]
+mod entities;
 
 use std::{process::Command, sync::Arc, time::Duration};
 
@@ -137,7 +139,7 @@ impl Given {
         assert!(dump.status.success(), "{why}");
         let mut text = String::from_utf8_lossy(&dump.stdout).into_owned();
         let sql = self.database.connect().await;
-        for view in ["event", "parked", "incident", "processed"] {
+        for view in ["event", "parked", "incident", "processed", "entity"] {
             let rows =
                 format!("select coalesce(string_agg(v::text, ' '), '') from outlast.{view} v");
             text += sql.query_one(&rows, &[]).await.expect("a view").get(0);

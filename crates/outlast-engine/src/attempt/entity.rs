@@ -4,7 +4,7 @@ use bytes::Bytes;
 use outlast_core::{CodecError, Entity, Failure, codec};
 use outlast_postgres::store::Refs;
 
-use super::{Attempt, Shape, Unread};
+use super::{Attempt, Shape, Unread, odd};
 use crate::{
     entity::of_refs,
     handler::{Delivery, around},
@@ -59,21 +59,32 @@ impl<E: Entity> Attempt<E> {
     /// # Errors
     /// With the refs in its reason, so that what was just made is not forgotten: the lease was lost, or the database did not answer as
     /// long as it held. Then they are evidence and an incident, which a person clears up. Return the failure as it is. It is permanent,
-    /// and nothing is written, where they cannot be JSON or have more than 16 KiB.
+    /// and nothing is written, where they cannot be JSON or have more than 16 KiB. With a codec no error shows them; nothing is written
+    /// either where it cannot encode them.
     pub async fn keep(&self, refs: E::Refs) -> Result<(), Failure> {
         let json = to_json(&refs)
             .map_err(|why| Failure::permanent(format_args!("refs were not kept: {why}")))?;
         if self.is_kept(&json) {
             return Ok(());
         }
-        let refused = |why: &dyn std::fmt::Display| {
-            Failure::permanent(format_args!("refs {json} were not kept: {why}"))
+        // Invariant: with a codec nothing of them is stored plain, also not in the reason of a failure.
+        let shown = match &self.delivery.codec {
+            Some(_) => "(not shown: there is a codec)",
+            None => json.as_str(),
         };
-        outlast_postgres::entity::check_refs(E::NAME, json.as_bytes())
-            .map_err(|why| refused(&why))?;
+        let refused = |why: outlast_postgres::Error| {
+            let text = format!("refs {shown} were not kept: {why}");
+            match why.is_transient() {
+                // Something was made there, and the next try does not know of it.
+                true => Failure::unknown(text),
+                false => Failure::permanent(text),
+            }
+        };
+        outlast_postgres::entity::check_refs(E::NAME, json.as_bytes()).map_err(refused)?;
         let encoded = match &self.delivery.codec {
-            Some(codec) => Encoded::of(codec.as_ref(), &self.coded(), &json, false)
-                .map_err(|why| refused(&why))?,
+            Some(codec) => {
+                Encoded::of(codec.as_ref(), &self.coded(), &json, false).map_err(refused)?
+            }
             None => None,
         };
         // What was just made is kept, also by a codec that cannot say what is the same.
@@ -176,8 +187,11 @@ impl<E: Entity> Attempt<E> {
         let Some(refs) = refs else { return Ok(attempt) };
         let plain = plain::<E>(&attempt.delivery, &refs).await?;
         let read = || {
-            let unreadable =
-                |why| Failure::permanent(format_args!("unreadable: refs of {}: {why}", E::NAME));
+            let is_secret = attempt.delivery.codec.is_some();
+            let unreadable = |why: serde_json::Error| {
+                let why = odd(&why, is_secret);
+                Failure::permanent(format_args!("unreadable: refs of {}: {why}", E::NAME))
+            };
             let json: serde_json::Value = serde_json::from_slice(&plain).map_err(unreadable)?;
             let refs: E::Refs = serde_json::from_slice(&plain).map_err(unreadable)?;
             Ok((json, refs))
