@@ -1,10 +1,11 @@
-//! Emitting through every driver, the ends of a transaction, and connecting: against real PostgreSQL.
+//! Emitting and marking through every driver, the ends of a transaction, and connecting: against real PostgreSQL.
 
 mod cancel;
 mod connect;
 mod drivers;
 mod emit;
 mod end;
+mod entity;
 
 use drivers::{every_pool, in_every_driver};
 use outlast_postgres::{
