@@ -51,8 +51,15 @@ begin
   end if;
   -- Nothing is folded before it is a day old, and an own id is at most 12 hours ahead of its event.
   young := outlast._v7_first(outlast.clock() - interval '11 hours');
-  if exists (select from unnest(ids) u where u < young)
-    and exists (select from outlast._folded f where f.consumer = _sealed.consumer) then
+  if not exists (select from unnest(ids) u where u < young) then return; end if;
+  -- Nor is anything moved out of its leaf before that is over.
+  return query
+    select m.event_id from unnest(ids) u (id)
+    cross join lateral (
+      select m.event_id from outlast._moved_event m
+      where m.slot = outlast._inbox_slot(u.id) and m.consumer = _sealed.consumer and m.event_id = u.id offset 0) m
+    where u.id < young;
+  if exists (select from outlast._folded f where f.consumer = _sealed.consumer) then
     return query
       select u.id from unnest(ids, log_ids) u (id, log_id)
       where u.id < young and not exists (

@@ -280,6 +280,9 @@ begin
   select case f.outcome when 'd' then 'done' else 'skipped' end into known
   from outlast._foreign_event f where f.consumer = _proof.consumer and f.event_id = _proof.id;
   if known is not null then return known; end if;
+  select case m.outcome when 'd' then 'done' else 'skipped' end into known
+  from outlast._moved_event m where m.slot = s and m.consumer = _proof.consumer and m.event_id = _proof.id;
+  if known is not null then return known; end if;
   if not own then return 'too-old'; end if;      -- its time says nothing of when it was completed
   n := coalesce(n, outlast._log_id(_proof.consumer, _proof.id));
   if n is not null and outlast._bit(_proof.consumer, n) then return 'done'; end if;

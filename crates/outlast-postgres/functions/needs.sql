@@ -141,12 +141,7 @@ begin
   left join lateral (select f.next from outlast._fold_place f where f.consumer = c.id order by f.next desc limit 1) f on true
   where c.broker is null
   order by coalesce(f.next, 0) limit 1;
-  -- What came from a broker is never folded: its rows are taken over the sweep, as long as they are few.
-  select count(*) into n from (select from outlast._never_folded(_sweep_needs.slot) limit 5001) x;
-  if n > 5000 then
-    return query select 'rows', 'brokers', 'more than 5000 completions of consumers on brokers need their rows';
-    return;
-  end if;
+  -- Nobody reads the log: there is nothing to fold, and `_is_worth_sweeping` says no.
   if place.name is null then return; end if;
   -- A border of an inbox window is one of log windows too: from there on no leaf of the log mixes both sides.
   if exists (select from outlast._first_row(place.next) e where e.emitted_at < w.until) then
@@ -163,10 +158,52 @@ begin
       return;
     end if;
   end loop;
-  select count(*) into n from (select from outlast._unfolded u where u.slot = _sweep_needs.slot limit 5001) x;
-  if n > 5000 then
-    return query select 'rows', 'skipped or parked', 'more than 5000 completions cannot be folded and need their rows';
+  select count(*) into n from (
+    select from outlast._unfolded u where u.slot = _sweep_needs.slot limit outlast._carried_most() + 1) x;
+  if n > outlast._carried_most() then
+    return query select 'rows', 'skipped or parked', format('more than %s completions cannot be folded and need their rows', outlast._carried_most());
+    return;
   end if;
+  -- What came from a broker is never folded. A few rows are carried over the TRUNCATE; of more the rest is moved out before it, page by
+  -- page, when nothing else is in its way.
+  select count(*) into n from (select from outlast._never_folded(_sweep_needs.slot) limit outlast._carried_most() + 1) x;
+  if n > outlast._carried_most() and outlast._is_worth_sweeping(_sweep_needs.slot) then
+    return query select 'rows', 'brokers', format('more than %s completions of consumers on brokers are moved out of it first', outlast._carried_most());
+  end if;
+end $$;
+
+-- How many rows are carried over the TRUNCATE of their leaf at most, while it is locked.
+create or replace function outlast._carried_most() returns int
+language sql stable parallel safe
+as $$ select 5000 $$;
+
+-- Whether a sweep gains anything: some rows have to go, and of a leaf with many that stay as many. 20,000 are many, however many the
+-- others are.
+create or replace function outlast._is_worth_sweeping(slot smallint) returns boolean
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+  stay bigint;
+  go bigint;
+begin
+  select count(*) into stay from (select from outlast._never_folded(_is_worth_sweeping.slot) limit 20000) x;
+  if stay <= outlast._carried_most() then
+    return exists (
+      select from outlast._consumer c
+      cross join lateral (
+        select from outlast._processed_event p where p.slot = _is_worth_sweeping.slot and p.consumer = c.id limit 1) p
+      where c.broker is null);
+  end if;
+  select count(*) into go from (
+    select from outlast._consumer c
+    cross join lateral (
+      select from outlast._processed_event p where p.slot = _is_worth_sweeping.slot and p.consumer = c.id limit stay) p
+    where c.broker is null limit stay) x;
+  return go >= stay;
 end $$;
 
 -- The completions of this leaf that no bit will ever prove: of consumers that read a broker.

@@ -42,7 +42,7 @@ begin
             n.removable_at := coalesce(r.removable_at, at);
           end if;
         elsif (r.swept_until is null or r.swept_until < w.until) and not exists (select from outlast._sweep_needs(r.slot)) then
-          if bare then
+          if bare or not outlast._is_worth_sweeping(r.slot) then
             n.swept_until := w.until;
           else
             n.passed_at := coalesce(r.passed_at, at);
@@ -197,8 +197,50 @@ begin
   return query select * from outlast._never_folded(_rows_to_keep.slot);
 end $$;
 
--- Removes what has outlived its leaf, at most n rows a call: bits of ranges whose every slot was emptied, and what is noted
--- of rows that went with theirs. Answers how many.
+-- Moves at most n completions of consumers on brokers out of a leaf that only they keep from being swept. Answers how many. A look-up
+-- finds each in one of both places: the leaf is looked at first.
+create or replace function outlast._move_out(n int) returns int
+language plpgsql volatile
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  s smallint;
+  c int;
+  gone int;
+  total int := 0;
+begin
+  perform outlast._check_isolation();
+  if exists (select from outlast._check_settings()) then return 0; end if;
+  for s in
+    select r.slot from outlast._ring_slot r cross join lateral outlast._inbox_window(r.slot) w
+    where r.ring = 'inbox' and (r.swept_until is null or r.swept_until < w.until) and (r.emptied_until is null or r.emptied_until < w.until)
+    order by r.slot
+  loop
+    continue when not exists (select from outlast._sweep_needs(s) x where x.kind = 'rows' and x.about = 'brokers');
+    for c in select x.id from outlast._consumer x where x.broker is not null order by x.id loop
+      with page as materialized (
+        select p.event_id from outlast._processed_event p
+        where p.slot = s and p.consumer = c order by p.event_id limit n - total
+      ), moved as (
+        delete from outlast._processed_event p using page x
+        where p.slot = s and p.consumer = c and p.event_id = x.event_id
+        returning p.event_id, p.at, p.outcome, p.reason
+      )
+      insert into outlast._moved_event (slot, consumer, event_id, at, outcome, reason)
+      select s, c, m.event_id, m.at, m.outcome, m.reason from moved m;
+      get diagnostics gone = row_count;
+      total := total + gone;
+      if total >= n then return total; end if;
+    end loop;
+  end loop;
+  return total;
+end $$;
+
+-- Removes what has outlived its leaf, at most n rows a call: bits of ranges whose every slot was emptied, what is noted
+-- of rows that went with theirs, and what was moved out of it. Answers how many.
 create or replace function outlast._forget(n int) returns int
 language plpgsql volatile
 as $$
@@ -227,6 +269,14 @@ begin
     delete from outlast._unfolded u where u.ctid = any (array(
       select v.ctid from outlast._unfolded v
       where v.slot = r.slot and v.event_id < outlast._v7_first(r.emptied_until) limit n));
+    get diagnostics gone = row_count;
+    total := total + gone;
+    delete from outlast._moved_event m where m.ctid = any (array(
+      select v.ctid from outlast._consumer c
+      cross join lateral (
+        select v.ctid from outlast._moved_event v
+        where v.slot = r.slot and v.consumer = c.id and v.event_id < outlast._v7_first(r.emptied_until) order by v.event_id limit n) v
+      limit n));
     get diagnostics gone = row_count;
     total := total + gone;
   end loop;

@@ -96,6 +96,7 @@ as $$
     ('_forget',           '{engine}', true),
     ('_forget_jobs',      '{engine}', true),
     ('_forget_keys',      '{engine}', true),
+    ('_move_out',         '{engine}', true),
     ('_hand_back',        '{engine}', true),
     ('_job_landed',       '{engine}', true),
     ('_judge',            '{engine}', true),

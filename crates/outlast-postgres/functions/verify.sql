@@ -47,7 +47,9 @@ begin
     from outlast._parked p
     where p.token is null and (outlast._bit(p.consumer, p.log_id) or exists (
       select from outlast._processed_event s
-      where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = p.consumer and s.event_id = p.event_id))
+      where s.slot = outlast._inbox_slot(p.event_id) and s.consumer = p.consumer and s.event_id = p.event_id) or exists (
+      select from outlast._moved_event m
+      where m.slot = outlast._inbox_slot(p.event_id) and m.consumer = p.consumer and m.event_id = p.event_id))
       -- Both may have committed side by side; the end of the batch tidies up.
       and not exists (
         select from outlast._lease l
@@ -111,7 +113,8 @@ begin
     where d.token is not null and not exists (select from outlast._lease l where l.token = d.token and l.room = 'delivered');
   return query select 'a completion is in one inbox only',
     count(*), min(f.event_id::text)
-    from outlast._foreign_event f
+    from (select x.consumer, x.event_id from outlast._foreign_event x
+          union all select m.consumer, m.event_id from outlast._moved_event m) f
     where exists (select from outlast._processed_event s
                   where s.slot = outlast._inbox_slot(f.event_id) and s.consumer = f.consumer and s.event_id = f.event_id);
   return query select 'no lease is older than ten longest leases',

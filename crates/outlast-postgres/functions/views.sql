@@ -98,7 +98,10 @@ where get_bit(f.done, (e.id % 8192)::int) = 1
     where p.slot = outlast._inbox_slot(e.event_id) and p.consumer = c.id and p.event_id = e.event_id)
 union all
 select c.name, f.event_id, case f.outcome when 'd' then 'done' else 'skipped' end, f.reason, f.at
-from outlast._foreign_event f join outlast._consumer c on c.id = f.consumer;
+from outlast._foreign_event f join outlast._consumer c on c.id = f.consumer
+union all
+select c.name, m.event_id, case m.outcome when 'd' then 'done' else 'skipped' end, m.reason, m.at
+from outlast._moved_event m join outlast._consumer c on c.id = m.consumer;
 
 -- Messages of brokers that are no event of ours, as they came.
 create or replace view outlast.unreadable as

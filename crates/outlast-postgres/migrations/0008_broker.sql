@@ -67,6 +67,18 @@ insert into outlast._foreign_place default values;
 
 alter table outlast._parked add column foreign_id boolean not null default false;   -- its completion goes to _foreign_event
 
+-- Completions of consumers on brokers that were moved out of their leaf of the inbox, so that it could be swept: no bit will
+-- ever prove them. Looked up by the same key, and forgotten when their leaf is emptied.
+create table outlast._moved_event (
+  slot            smallint not null,
+  consumer        int not null,
+  event_id        uuid not null,
+  at              timestamptz not null,
+  outcome         outlast._outcome not null,
+  reason          text,
+  primary key (slot, consumer, event_id)
+);
+
 -- Messages without a readable envelope, as they came, until a person has looked. The same bytes are one row.
 create table outlast._unreadable (
   consumer        int not null references outlast._consumer (id),

@@ -1,4 +1,5 @@
-//! One pass of maintenance: fold what was completed long ago, empty the leaves of the rings that nobody needs, forget keys.
+//! One pass of maintenance: fold what was completed long ago, empty the leaves of the rings that nobody needs, forget keys, move out of
+//! a leaf what is in the way of emptying it.
 //!
 //! Every step is a transaction of its own with a deadline, and looks again at what it is about to remove. Two passes at
 //! once do no harm; the engine elects one process so that they are not wasted.
@@ -21,7 +22,7 @@ const STEP: Duration = Duration::from_secs(20);
 pub struct Bounds {
     /// Ranges of up to 8,192 log ids that are folded, over all consumers.
     pub ranges: usize,
-    /// Rows that are deleted a statement: keys, and bits whose leaf is gone.
+    /// Rows that are deleted or moved a statement: keys, bits whose leaf is gone, completions in the way of a sweep.
     pub rows: i32,
     /// Such statements, of each kind.
     pub deletes: usize,
@@ -78,6 +79,11 @@ pub enum Step {
         /// Such as `lock`.
         why: String,
     },
+    /// Completions of consumers on brokers were moved out of a leaf of the inbox that is to be swept.
+    Moved {
+        /// How many.
+        rows: i64,
+    },
     /// Deduplication keys, bits whose leaf is gone, or jobs that ended long ago, were deleted.
     Forgot {
         /// `keys`, `bits` or `jobs`.
@@ -132,8 +138,11 @@ pub async fn pass(
         ("keys", "select outlast._forget_keys($1)"),
         ("jobs", "select outlast._forget_jobs($1)"),
     ] {
-        more |= forget(client, bounds, what, sql, &mut tell).await?;
+        let told = |rows| tell(Step::Forgot { what, rows });
+        more |= in_pages(client, bounds, sql, told).await?;
     }
+    let told = |rows| tell(Step::Moved { rows });
+    more |= in_pages(client, bounds, "select outlast._move_out($1)", told).await?;
     Ok(more)
 }
 
@@ -189,21 +198,18 @@ async fn fold(
     Ok(!consumers.is_empty())
 }
 
-async fn forget(
+/// Repeats a statement that answers how many rows it has removed, until there are no more or enough was done.
+async fn in_pages(
     client: &mut Steps<'_>,
     bounds: Bounds,
-    what: &'static str,
     sql: &'static str,
-    tell: &mut impl FnMut(Step),
+    mut tell: impl FnMut(i64),
 ) -> Result<bool, Error> {
     for _ in 0..bounds.deletes {
         let rows = step(client, sql, &[(&bounds.rows, Type::INT4)]).await?;
         let n: i32 = rows.first().map_or(0, |row| row.get(0));
         if n > 0 {
-            tell(Step::Forgot {
-                what,
-                rows: n.into(),
-            });
+            tell(n.into());
         }
         if n < bounds.rows {
             return Ok(false);

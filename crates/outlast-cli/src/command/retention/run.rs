@@ -69,6 +69,9 @@ impl Done {
                 self.forgotten += rows;
                 Some(format!("{rows} {what} forgotten"))
             }
+            Step::Moved { rows } => Some(format!(
+                "{rows} completions of consumers on brokers were moved out of a leaf that is to be swept"
+            )),
             _ => None,
         }
     }

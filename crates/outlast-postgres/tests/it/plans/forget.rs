@@ -21,12 +21,18 @@ async fn a_removal_of_nothing_does_not_read_all_that_is_kept() {
         "insert into outlast._foreign_event (consumer, event_id, at, emitted_at, outcome)
          select 1, gen_random_uuid(), outlast.clock(), outlast.clock(), 'd' from generate_series(1, {KEPT})"
     );
-    for fill in [keys, lost, foreign] {
+    let moved = format!(
+        "insert into outlast._moved_event (slot, consumer, event_id, at, outcome)
+         select 1, (select min(id) from outlast._consumer), outlast._v7(outlast.clock()), outlast.clock(), 'd' from generate_series(1, {KEPT})"
+    );
+    let emptied = "update outlast._ring_slot set emptied_until = outlast.clock() - interval '30 days' where ring = 'inbox' and slot = 1";
+    for fill in [keys, lost, foreign, moved, emptied.to_owned()] {
         sql::run(&attic.client, &fill).await;
     }
     for removal in [
         "select outlast._forget_keys(100)",
         "select outlast._forget_delivered(100)",
+        "select outlast._forget(100)",
     ] {
         let mut most = 0;
         for _ in 0..8 {

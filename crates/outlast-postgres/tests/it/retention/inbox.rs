@@ -1,7 +1,169 @@
 //! The ring of the inbox: rows go when bits prove them, bits go when nobody may ask for them, and then nothing is new.
 
+use uuid::Uuid;
+
 use super::Barn;
 use crate::sql::{self, Claim};
+
+/// With fewer rows that a sweep may carry, so that a test needs no thousands.
+async fn carrying(most: usize) -> Barn {
+    let barn = Barn::new().await;
+    let sql = format!(
+        "create or replace function outlast._carried_most() returns int language sql stable as 'select {most}'"
+    );
+    sql::run(&barn.client, &sql).await;
+    barn
+}
+
+/// A consumer of the type `a` on a broker.
+async fn on_a_broker(barn: &Barn) -> i32 {
+    let sql = "select id from outlast._register_delivered('d', '{a}', 'memory', 'orders', 'd')";
+    sql::one(&barn.client, sql, &[]).await
+}
+
+/// What becomes of an event that a broker delivers: its verdict; if it is to run it is completed.
+async fn delivered(barn: &Barn, consumer: i32, id: Uuid) -> String {
+    let envelope = "select jsonb_build_array(jsonb_build_object('id', $1::uuid, 'type', 'a', 'version', 1, \
+        'content_type', 'application/json', 'emitted_at', outlast._v7_time($1)))";
+    let envelope: serde_json::Value = sql::one(&barn.client, envelope, &[&id]).await;
+    let claim =
+        "select verdict, token from outlast._claim_delivered($1, $2, array['{}'::bytea], 60000)";
+    let row = barn
+        .client
+        .query_one(claim, &[&consumer, &envelope])
+        .await
+        .expect("judges");
+    let verdict: String = row.get(0);
+    if verdict == "run" {
+        let token: Uuid = row.get(1);
+        sql::seal(&barn.client, token, &[id]).await.expect("seals");
+        sql::finish(&barn.client, &[token]).await.expect("ends");
+    }
+    verdict
+}
+
+/// Completed by a consumer on a broker, of this moment.
+async fn from_a_broker(barn: &Barn, consumer: i32, n: usize) -> Vec<Uuid> {
+    let mut ids = Vec::new();
+    for _ in 0..n {
+        let id = sql::one(&barn.client, "select outlast._v7(outlast.clock())", &[]).await;
+        assert_eq!(delivered(barn, consumer, id).await, "run");
+        ids.push(id);
+    }
+    ids
+}
+
+/// Given: a leaf with completions that bits prove, and more of a consumer on a broker than a sweep may carry. When: maintenance goes on.
+/// Then: they are moved out in pages, the leaf is swept, and each completion is known as before until its time is over.
+#[tokio::test]
+async fn a_leaf_with_many_completions_from_a_broker_is_swept_after_they_were_moved_out_in_pages() {
+    let barn = carrying(5).await;
+    let done = barn.work(20).await;
+    let on_broker = on_a_broker(&barn).await;
+    let from = from_a_broker(&barn, on_broker, 12).await;
+    let slot = barn.inbox_slot(done[0]).await;
+    let moved = "select outlast._move_out(4)::bigint";
+    barn.days(4).await;
+    assert_eq!(
+        barn.count(moved).await,
+        0,
+        "what is not folded waits for that"
+    );
+    barn.fold(barn.consumer).await;
+    assert_eq!(barn.due("inbox").await, Vec::<String>::new());
+    assert!(barn.holds("inbox", slot).await.contains(&"rows".to_owned()));
+
+    assert_eq!(barn.count(moved).await, 4);
+    assert_eq!(delivered(&barn, on_broker, from[0]).await, "done", "moved");
+    assert_eq!(
+        delivered(&barn, on_broker, from[11]).await,
+        "done",
+        "not moved"
+    );
+    barn.must_be_sound().await;
+    assert_eq!(barn.count(moved).await, 4);
+    assert_eq!(barn.count(moved).await, 0, "the rest is carried");
+    assert_eq!(barn.due("inbox").await, Vec::<String>::new());
+    barn.hours(1).await;
+    assert_eq!(barn.due("inbox").await, [format!("{slot} sweep")]);
+    assert_eq!(barn.empty("inbox", slot, "sweep").await, "emptied");
+    let rows = "select count(*) from outlast._processed_event";
+    assert_eq!(barn.count(rows).await, 4);
+    let known = "select count(distinct (consumer, id)) from outlast.processed";
+    assert_eq!(barn.count(known).await, 32);
+    for id in &from {
+        assert_eq!(delivered(&barn, on_broker, *id).await, "done");
+    }
+    for id in &done {
+        assert_eq!(barn.proof(*id).await, "done");
+    }
+    barn.must_be_sound().await;
+
+    barn.days(36).await;
+    barn.due("inbox").await;
+    barn.hours(1).await;
+    barn.due("inbox").await;
+    assert_eq!(barn.empty("inbox", slot, "empty").await, "emptied");
+    while barn.count("select outlast._forget(3)::bigint").await > 0 {}
+    assert_eq!(
+        barn.count("select count(*) from outlast._moved_event")
+            .await,
+        0
+    );
+    assert_eq!(
+        delivered(&barn, on_broker, from[0]).await,
+        "kept",
+        "it may have been done: a person looks"
+    );
+}
+
+/// Given: somebody whose transaction has moved a completion out of its leaf, and has not committed. When: a broker delivers its event to
+/// another. Then: it is done, before that commit and after.
+#[tokio::test]
+async fn a_completion_that_is_moved_at_this_moment_is_found_in_one_place_or_the_other() {
+    let barn = carrying(1).await;
+    barn.work(20).await;
+    let on_broker = on_a_broker(&barn).await;
+    let from = from_a_broker(&barn, on_broker, 3).await;
+    barn.days(4).await;
+    barn.fold(barn.consumer).await;
+    let mover = barn.house.connect().await;
+    sql::run(&mover, "begin").await;
+    let moved: i32 = sql::one(&mover, "select outlast._move_out(10)", &[]).await;
+    assert_eq!(moved, 3);
+    assert_eq!(delivered(&barn, on_broker, from[0]).await, "done");
+    sql::run(&mover, "commit").await;
+    assert_eq!(delivered(&barn, on_broker, from[0]).await, "done");
+    barn.must_be_sound().await;
+}
+
+/// There is nothing to gain: their rows are the proof, in whichever table.
+#[tokio::test]
+async fn a_leaf_that_brokers_fill_nearly_alone_is_left_as_it_is_and_counts_as_swept() {
+    let barn = carrying(5).await;
+    let done = barn.work(4).await;
+    let on_broker = on_a_broker(&barn).await;
+    let from = from_a_broker(&barn, on_broker, 12).await;
+    let slot = barn.inbox_slot(done[0]).await;
+    barn.days(4).await;
+    barn.fold(barn.consumer).await;
+    for _ in 0..2 {
+        assert_eq!(barn.due("inbox").await, Vec::<String>::new());
+        assert_eq!(barn.count("select outlast._move_out(100)::bigint").await, 0);
+        barn.hours(1).await;
+    }
+    assert_eq!(
+        barn.count("select count(*) from outlast._processed_event")
+            .await,
+        16
+    );
+    assert_eq!(barn.holds("inbox", slot).await, ["settings"]);
+    assert_eq!(delivered(&barn, on_broker, from[0]).await, "done");
+    barn.days(36).await;
+    barn.due("inbox").await;
+    barn.hours(1).await;
+    assert_eq!(barn.due("inbox").await, [format!("{slot} empty")]);
+}
 
 #[tokio::test]
 async fn a_folded_leaf_is_swept_and_keeps_what_no_bit_proves() {
