@@ -36,6 +36,10 @@ pub(crate) struct Route {
     pub(crate) quarantined: i64,
     pub(crate) ids_behind: i64,
     pub(crate) moved_seconds_ago: Option<i64>,
+    /// Over how many lanes it spreads its keys.
+    pub(crate) lanes: Option<i32>,
+    /// While that is being changed: to how many.
+    pub(crate) lanes_wanted: Option<i32>,
 }
 
 /// One outbox table of another system.
@@ -50,6 +54,10 @@ pub(crate) struct Outbox {
     /// Why it does not publish, while it does not.
     pub(crate) outage: Option<String>,
     pub(crate) quarantined: i64,
+    /// Its topic; where its rows say the topic, those of the rows that wait and of what is parked.
+    topics: Vec<String>,
+    /// Why the rows were not looked at.
+    pub(crate) problem: Option<String>,
 }
 
 /// One consumer that reads a broker.
@@ -116,6 +124,8 @@ pub(crate) async fn routes(database: &Database, names: Option<&[String]>) -> Ans
         quarantined: row.get("quarantined"),
         ids_behind: row.get("ids_behind"),
         moved_seconds_ago: row.get("moved_seconds_ago"),
+        lanes: row.get("lanes"),
+        lanes_wanted: row.get("lanes_wanted"),
     };
     Ok(rows.iter().map(one).collect())
 }
@@ -133,6 +143,8 @@ pub(crate) async fn outboxes(database: &Database) -> Answer<Vec<Outbox>> {
         reason: row.get("reason"),
         outage: outage(row),
         quarantined: row.get("quarantined"),
+        topics: row.get("topics"),
+        problem: row.get("problem"),
     };
     Ok(rows.iter().map(one).collect())
 }
@@ -227,13 +239,14 @@ impl Route {
 }
 
 impl Outbox {
-    /// None where its rows say the topic: nobody knows which there will be.
-    pub(crate) fn need(&self) -> Option<Need> {
-        (!self.topic.contains('{')).then(|| Need {
+    /// What is known to be needed: its topic, or those that its rows name now.
+    pub(crate) fn needs(&self) -> Vec<Need> {
+        let need = |topic: &String| Need {
             of: format!("outbox {}", self.name),
-            topology: Topology::topic(self.topic.clone(), self.ordered),
-            what: What::Topic(self.topic.clone()),
-        })
+            topology: Topology::topic(topic.clone(), self.ordered),
+            what: What::Topic(topic.clone()),
+        };
+        self.topics.iter().map(need).collect()
     }
 }
 
@@ -276,6 +289,8 @@ mod tests {
             quarantined: 0,
             ids_behind: 0,
             moved_seconds_ago: None,
+            lanes: None,
+            lanes_wanted: None,
         };
         let seen = ["booking.made", "other", "paid"].map(String::from);
         assert_eq!(route.topics(&seen), ["x.booking.made", "x.paid"]);

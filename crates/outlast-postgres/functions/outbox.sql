@@ -293,6 +293,33 @@ exception when others then
   problem := sqlerrm;
 end $$;
 
+-- To which topics the rows of an outbox go that wait now, as its template makes them: at most 100,000 rows are looked at, and 200 topics
+-- told, those of the most rows first. One row with a problem: why nothing was looked at.
+create or replace function outlast._outbox_topics(outbox text) returns table (topic text, waiting bigint, problem text)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  m outlast._outbox_map;
+  template text := (outlast._outbox_named(outbox)).definition ->> 'topic';
+begin
+  m := outlast._outbox_asked(outbox);
+  return query execute format('select outlast._outbox_topic($6, x.type, x.topic), count(*), null::text
+      from (select %s from %s t where %s limit 100000) x where not $7 or x.topic <> '''' group by 1 order by 2 desc, 1 limit 200',
+    m.fields, m.relation, m.pending)
+  using null, null, null, null, 0, template, m.needs_topic;
+exception when others then
+  topic := null;
+  waiting := null;
+  problem := sqlerrm;
+  return next;
+end $$;
+
+-- A topic as the relay writes it: of the event's type and of what the writer calls its topic.
+create or replace function outlast._outbox_topic(template text, type text, topic text) returns text
+language sql immutable parallel safe
+as $$ select replace(replace(template, '{type}', type), '{topic}', coalesce(topic, '')) $$;
+
 create or replace view outlast.outbox as
 select o.name, o.broker, o.ordered, o.definition ->> 'schema' as schema_name, o.definition ->> 'table' as table_name,
        o.definition ->> 'topic' as topic, o.identity, o.definition, o.changed_at, 'outbox/' || o.name as consumer

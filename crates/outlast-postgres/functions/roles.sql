@@ -125,6 +125,8 @@ as $$
     ('_outbox_read',      '{engine}', false),
     ('_outbox_set_aside', '{engine}', false),
     ('_outbox_take',      '{engine}', true),
+    ('_outbox_topic',     '{engine,reader}', false),
+    ('_outbox_topics',    '{engine,reader}', false),
     ('_outbox_type_of',   '{engine,reader}', false),
     ('_outbox_unfit',     '{engine}', false),
     ('_outage_over',      '{engine}', true),

@@ -9,7 +9,7 @@ create or replace view outlast.parked as
 select c.name as consumer, p.event_id as id, p.type, p.schema_version as version, p.tenant, p.key, p.state, p.class,
        p.failures, p.crashes, p.reason, p.signature, p.next_at, p.token is not null as running, p.parked_at, p.changed_at,
        p.emitted_at, p.content_type, p.payload, p.log_id, k.behind,
-       case when p.state = 'behind' then h.leader end as waits_for, p.codec_key
+       case when p.state = 'behind' then h.leader end as waits_for, p.codec_key, p.subject
 from outlast._parked p join outlast._consumer c on c.id = p.consumer
 left join outlast._parked_key k on k.consumer = p.consumer and k.leader = p.event_id
 left join outlast._parked_key h on p.state = 'behind' and h.consumer = p.consumer and h.tenant = p.tenant and h.key = p.key;

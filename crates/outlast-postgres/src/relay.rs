@@ -16,6 +16,11 @@ use crate::{
     store::{Claim, Claimed, Store, int, millis},
 };
 
+/// Over how many lanes a route spreads its keys when it is first served. A broker takes many keys with one call, so that more lanes would
+/// only make smaller batches; and the places of a consumer are enough for all of these, so that one claim reads for all that are free.
+/// One that was registered with more keeps them until somebody changes that.
+pub const LANES: i32 = 4;
+
 /// Where events of some types go: one topic of one broker. Set by `outlast apply`, read by whoever relays.
 ///
 /// ```toml

@@ -12,7 +12,9 @@ select r.name,
        c.outage,
        coalesce(c.quarantined, 0)::bigint as quarantined,
        coalesce(c.ids_behind, 0)::bigint as ids_behind,
-       extract(epoch from outlast.clock() - c.moved_at)::bigint as moved_seconds_ago
+       extract(epoch from outlast.clock() - c.moved_at)::bigint as moved_seconds_ago,
+       c.lanes,
+       c.lanes_wanted
 from outlast.route r
 left join outlast.consumer c on c.name = r.consumer
 where $1::text[] is null or r.name = any ($1)

@@ -322,6 +322,68 @@ async fn what_a_relay_writes_down_and_what_a_monitor_tells_is_shown() {
     relay.exit(crate::PATIENCE).await;
 }
 
+/// As routes were registered before a relay made fewer lanes of them.
+#[tokio::test]
+async fn a_route_with_many_lanes_is_told_and_has_fewer_as_soon_as_somebody_says_so() {
+    let Some(world) = World::bare("").await else {
+        return;
+    };
+    world.topic().await;
+    world
+        .outlast(&["deployment", "set", "production"])
+        .await
+        .fine();
+    let path = world.folder.path().join("outlast.toml");
+    let file = std::fs::read_to_string(&path).expect("the file");
+    std::fs::write(&path, format!("deployment = \"production\"\n{file}")).expect("written");
+    world.outlast(&["apply", "--yes"]).await.fine();
+    let early = "select outlast.register('relay/bookings', '{booking.*}', 'now', true, 16)";
+    execute(&world.sql, early).await;
+    let relay = world.relay();
+    let status = ["relay", "status", "bookings"];
+    let says = "outlast consumers lanes relay/bookings 4";
+    world.outlast(&status).await.fine().says(says);
+    let many = world.doctor(&[]).await.fine();
+    is(&many.json(), ("route bookings", "lanes"), "warning", "16");
+    world.emit(0..20, 5).await;
+    world
+        .outlast(&["consumers", "lanes", "relay/bookings", "4"])
+        .await
+        .fine();
+    let few = world.outlast(&status).await.fine();
+    assert!(!few.out.contains("lanes"), "{few:#?}");
+    let few = world.doctor(&[]).await.fine().json();
+    let lanes = few.iter().find(|one| one["about"] == "lanes");
+    assert_eq!(lanes, None);
+    let done = "select count(*) from outlast.processed where consumer = 'relay/bookings'";
+    outlast_testkit::wait_for(
+        "the bookings to be published",
+        crate::PATIENCE,
+        async || (crate::number(&world.sql, done).await == 20).then_some(()),
+    )
+    .await;
+    relay.terminate();
+    relay.exit(crate::PATIENCE).await;
+}
+
+#[tokio::test]
+async fn for_how_long_a_lost_worker_holds_up_an_ordered_subscription_is_told() {
+    let Some(world) = World::bare("").await else {
+        return;
+    };
+    for (ack_ms, severity, says) in [
+        (30_000, "good", "30 seconds"),
+        (300_000, "warning", "5 minutes"),
+    ] {
+        let sql = format!(
+            "select outlast._register_delivered('mailer', '{{booking.made}}', 'nats', 'bookings', 'mailer', true, ack_ms => {ack_ms})::text"
+        );
+        execute(&world.sql, &sql).await;
+        let found = world.doctor(&[]).await.with(1).json();
+        is(&found, ("consumer mailer", "a lost worker"), severity, says);
+    }
+}
+
 #[tokio::test]
 async fn the_canary_goes_round_and_no_consumer_gets_it() {
     let Some(world) = World::bare("").await else {

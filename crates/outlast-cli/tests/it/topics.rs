@@ -97,13 +97,60 @@ async fn an_outbox_of_another_system_needs_its_topic_like_a_route() {
     );
     let green = doctor().await.fine().json();
     crate::doctor::about(&green, "outbox one", "state");
-    // Where the rows name the topic nobody knows which there will be.
-    let named = outboxes.replace("\"shop\"", "\"{topic}\"");
+    // Where the rows name the topic they are asked; without any nobody knows which there will be.
+    let named = outboxes.replace("\"shop\"", "\"shop.{topic}\"");
     std::fs::write(&path, format!("{routes}{named}")).expect("written");
     world.outlast(&["apply", "--yes"]).await.with(0);
     let unknown = doctor().await.fine().json();
     let topics = crate::doctor::about(&unknown, "outbox one", "topics");
     assert_eq!(topics["severity"], "unverified", "{topics:#}");
+    let rows = "insert into public.outbox (topic, data, inserted_at)
+        select t, '{}', now() from unnest(array['b', 'a', 'a', '']) t";
+    execute(&world.sql, rows).await;
+    // One whose row is gone already, because it is parked.
+    let parked = "with c as (select id from outlast._register_delivered('outbox/one', '{*}', 'outbox', 'public.outbox', 'one'))
+        insert into outlast._parked (consumer, event_id, log_id, state, class, parked_at, changed_at, schema_version, emitted_at, type,
+          tenant, subject, content_type, payload)
+        select id, gen_random_uuid(), 1, 'quarantined', 'permanent', now(), now(), 1, now(), 'c', '', 'c', 'application/json', '{}' from c";
+    execute(&world.sql, parked).await;
+    let needs = async || {
+        let ran = world.outlast(&["relay", "topics", "--json"]).await;
+        let lines = ran.json();
+        let of = |line: &serde_json::Value| {
+            format!(
+                "{} {}",
+                line["what"]["topic"].as_str().unwrap_or_default(),
+                line["state"].as_str().unwrap_or_default()
+            )
+        };
+        lines.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        needs().await,
+        ["shop.a missing", "shop.b missing", "shop.c missing"]
+    );
+    let red = doctor().await.with(1).json();
+    let missing = crate::doctor::about(&red, "outbox one", "topic shop.b");
+    assert_eq!(missing["severity"], "bad", "{missing:#}");
+    let made = ["relay", "topics", "--create", "--yes"];
+    world.outlast(&made).await.fine().says("shop.a");
+    assert_eq!(
+        needs().await,
+        ["shop.a there", "shop.b there", "shop.c there"]
+    );
+    doctor().await.fine();
+    // A table that cannot be read is told, and what is known besides is looked at all the same.
+    execute(&world.sql, "alter table public.outbox rename to away").await;
+    let away = doctor().await.with(1).json();
+    let topics = crate::doctor::about(&away, "outbox one", "topics");
+    assert_eq!(topics["severity"], "unverified", "{topics:#}");
+    assert!(
+        topics["found"]
+            .as_str()
+            .is_some_and(|found| found.contains("no table public.outbox")),
+        "{topics:#}"
+    );
+    assert_eq!(needs().await, ["shop.c there"]);
 }
 
 #[tokio::test]

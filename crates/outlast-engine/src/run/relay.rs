@@ -12,7 +12,7 @@ use outlast_core::broker::{Broker, Ensure, Severity, Topology};
 use outlast_postgres::{
     Error,
     outbox::{CONSUMER as OUTBOX, Outbox},
-    relay::Route,
+    relay::{LANES, Route},
     store::Store,
 };
 use tokio::task::JoinHandle;
@@ -32,9 +32,6 @@ use crate::{
 
 /// What the consumer of a route is called: this and the route's name.
 const ROUTE: &str = "relay/";
-/// Over how many lanes a route spreads its keys. A broker takes many keys with one call, so that more lanes would only make
-/// smaller batches; and the places of a consumer are enough for all of these, so that one claim reads for all that are free.
-const LANES: usize = 4;
 /// How long a broker may take to say what is there.
 const ASK: Duration = Duration::from_secs(5);
 
@@ -211,7 +208,7 @@ impl<S: Clone + Send + Sync + 'static> Relay<S> {
         let mut planned = Planned::new(&format!("{ROUTE}{name}"));
         planned.ordered = route.ordered;
         planned.start = route.start;
-        planned.lanes = LANES;
+        planned.lanes = LANES.unsigned_abs() as usize;
         planned.handlers = route
             .types
             .iter()

@@ -11,6 +11,8 @@ use outlast_core::{
     broker::{Ensure, Finding, Severity},
 };
 
+use outlast_postgres::relay::LANES;
+
 use super::{Found, Shown, unread};
 use crate::{
     database::Database,
@@ -23,6 +25,8 @@ use crate::{
 pub(super) const ASK: Duration = Duration::from_secs(10);
 /// A route that has something before it and was not moved for so long is served by nobody.
 const IDLE_SECONDS: i64 = 60;
+/// Longer than this an ordered subscription should not be held up by a worker that is lost.
+const HELD_UP: Duration = Duration::from_secs(60);
 /// What is smaller than this is emitted without a look at what its routes take; the rest is for attributes.
 const NOT_LOOKED_AT: usize = (16 << 10) + (4 << 10);
 
@@ -226,18 +230,23 @@ impl<'a> World<'a> {
             let mend = format!("outlast parked ls --consumer outbox/{name} --state quarantined");
             add(Warning, "quarantine", says, &mend);
         }
-        match (outbox.need(), self.named(broker)) {
-            (None, _) => {
-                let mend = "make those that its writers use, as the broker's page says";
-                let says = "named by its rows: not known here";
-                all.push(Found::new(Unverified, of, "topics", says, mend));
-            }
-            (_, None) => {
-                let says = format!("[broker.{broker}] is not in this file");
-                let mend = "run this where that broker is configured";
-                all.push(Found::new(Unverified, of, "broker", says, mend));
-            }
-            (Some(need), Some(named)) => all.extend(self.ask(&of, named, &need).await),
+        let Some(named) = self.named(broker) else {
+            let says = format!("[broker.{broker}] is not in this file");
+            let mend = "run this where that broker is configured";
+            all.push(Found::new(Unverified, of, "broker", says, mend));
+            return all;
+        };
+        let topics = outbox.needs();
+        if let Some(why) = &outbox.problem {
+            let mend = "what its rows name is not known: look with a login that may read the table";
+            all.push(Found::new(Unverified, &of, "topics", text::line(why), mend));
+        } else if topics.is_empty() {
+            let says = "named by its rows, and none waits now";
+            let mend = "make those that its writers use, or look again while rows wait";
+            all.push(Found::new(Unverified, &of, "topics", says, mend));
+        }
+        for need in &topics {
+            all.extend(self.ask(&of, named, need).await);
         }
         all
     }
@@ -273,6 +282,9 @@ impl<'a> World<'a> {
                 reader.unreadable.to_string(),
                 &mend,
             );
+        }
+        if let (true, "nats") = (reader.subscription.ordered, &*reader.kind) {
+            all.push(held_up(&of, reader.subscription.ack_within));
         }
         let need = reader.need();
         let mut best: Option<Vec<Found>> = None;
@@ -359,7 +371,39 @@ fn standing(of: &str, route: &Route) -> Vec<Found> {
         let mend = format!("outlast parked ls --consumer relay/{name} --state quarantined");
         add(Warning, "quarantine", says, mend);
     }
+    all.extend(lanes(of, route));
     all
+}
+
+/// Whether a route was registered with more lanes than a relay makes.
+fn lanes(of: &str, route: &Route) -> Option<Found> {
+    let has = route.lanes.filter(|lanes| *lanes > LANES)?;
+    if let Some(wanted) = route.lanes_wanted {
+        let says = format!("{has}, on the way to {wanted}");
+        return Some(Found::new(Good, of, "lanes", says, ""));
+    }
+    let says =
+        format!("{has}: each has batches of its own, so that they are smaller than with {LANES}");
+    let mend = format!("outlast consumers lanes relay/{} {LANES}", route.name);
+    Some(Found::new(Warning, of, "lanes", says, mend))
+}
+
+/// For how long a worker that is lost between the broker and its database keeps an ordered subscription from going on: one message is out
+/// at a time, over all processes.
+fn held_up(of: &str, ack_within: Duration) -> Found {
+    let seconds = i64::try_from(ack_within.as_secs()).unwrap_or(i64::MAX);
+    let says = format!(
+        "one that dies before its database has a message holds up all keys for {}",
+        text::duration(seconds)
+    );
+    let about = "a lost worker";
+    match ack_within > HELD_UP {
+        false => Found::new(Good, of, about, says, ""),
+        true => {
+            let mend = "a shorter ack_within of the consumer, and ack_wait of its subscription";
+            Found::new(Warning, of, about, says, mend)
+        }
+    }
 }
 
 /// Whether emit refuses what this broker never takes.

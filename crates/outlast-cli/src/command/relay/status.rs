@@ -1,7 +1,7 @@
 //! `outlast relay status`.
 
 use clap::Args;
-use outlast_postgres::outbox::CONSUMER as OUTBOX;
+use outlast_postgres::{outbox::CONSUMER as OUTBOX, relay::LANES};
 use serde::Serialize;
 use tokio_postgres::{Row, types::Type};
 
@@ -43,6 +43,9 @@ struct Route<'a> {
     quarantined: i64,
     outages: i64,
     outage: Option<&'a str>,
+    lanes: Option<i32>,
+    /// While the number of lanes is being changed: what it will be.
+    lanes_wanted: Option<i32>,
     rewind: Option<Rewind>,
 }
 
@@ -71,6 +74,8 @@ impl<'a> Route<'a> {
             quarantined: row.get("quarantined"),
             outages: row.get("outages"),
             outage: row.get("outage"),
+            lanes: row.get("lanes"),
+            lanes_wanted: row.get("lanes_wanted"),
             rewind: row.get::<_, Option<i32>>("rewind").map(|round| Rewind {
                 round,
                 events: row.get("rewind_events"),
@@ -78,6 +83,18 @@ impl<'a> Route<'a> {
                 refused: row.get("rewind_refused"),
             }),
         }
+    }
+
+    /// Where it was registered with more lanes than a relay makes: what to do.
+    fn many_lanes(&self) -> Option<String> {
+        let has = self.lanes.filter(|lanes| *lanes > LANES)?;
+        let name = text::line(self.name);
+        Some(match self.lanes_wanted {
+            Some(wanted) => format!("{name}: {has} lanes, on the way to {wanted}"),
+            None => format!(
+                "{name}: {has} lanes; with {LANES} its batches are larger: outlast consumers lanes relay/{name} {LANES}"
+            ),
+        })
     }
 
     /// What it is doing, and why it is not.
@@ -135,7 +152,9 @@ impl Status {
         let mut table = Table::new(HEADINGS)
             .right(["BEHIND", "IN FLIGHT", "PARKED"])
             .whole(["ROUTE"]);
+        let mut notes = Vec::new();
         for one in routes {
+            notes.extend(one.many_lanes());
             let quarantined = match one.quarantined {
                 0 => String::new(),
                 n => format!(" + {n} in quarantine"),
@@ -152,6 +171,9 @@ impl Status {
         }
         if !rows.is_empty() {
             out.table(&table)?;
+        }
+        for note in notes {
+            out.say(&note)?;
         }
         let outboxes = match route {
             None => outboxes::show(out, &database, None).await?,

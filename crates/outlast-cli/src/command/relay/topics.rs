@@ -12,7 +12,7 @@ use crate::{
     database::Database,
     exit::Exit,
     needs::{self, Named, Need, What},
-    out::{Out, Table, text},
+    out::{Out, Table, complain, text},
     problem::{Answer, Problem},
     settings::{Base, Effective, Set},
 };
@@ -25,7 +25,7 @@ const ASK: Duration = Duration::from_secs(10);
 A relay only looks; it makes nothing. This makes what is missing, with settings that keep what docs/brokers.md
 promises, and changes nothing that is there: `outlast doctor` says what of it should be otherwise. A topic
 with {type} in it stands for one of each type that its route names, that was seen in the log, or that --type says.
-Topics that the rows of another system's outbox name are not known here.
+Where the rows of another system's outbox name the topic: those of the rows that wait, and of what is parked.
 Without --create the exit code is 1 when something is missing or cannot be looked at.
 
 Examples:
@@ -147,7 +147,14 @@ impl Topics {
             for outbox in needs::outboxes(database).await? {
                 let named = brokers.iter().filter(|(name, _)| *name == outbox.broker);
                 let named: Vec<&Named> = named.collect();
-                if let Some(need) = outbox.need() {
+                if let Some(why) = &outbox.problem {
+                    let name = text::line(&outbox.name);
+                    complain(&format!(
+                        "the rows of outbox {name} were not looked at: {}\n",
+                        text::line(why)
+                    ));
+                }
+                for need in outbox.needs() {
                     all.push(look(need, &named, &outbox.broker).await);
                 }
             }
