@@ -228,3 +228,57 @@ async fn a_drain_waits_for_the_confirmation_and_leaves_nothing_half_done() {
     given.processed(1).await;
     assert_eq!(broker.calls().len(), 1);
 }
+
+/// What counts is that it was sent, not that sending failed.
+#[tokio::test]
+async fn a_message_that_is_never_confirmed_is_put_before_a_person_after_its_tries_and_the_others_go_on()
+ {
+    let given = with_route(false).await;
+    let broker = Memory::new().with_topic("pings");
+    broker.meanwhile(Fault::lose(|message| number(message) == 13));
+    let settings = Settings {
+        attempts: 2,
+        ..Given::settings()
+    };
+    let _relay = relaying(&given, &broker, settings).await;
+    emit(&given, 0..20, 5).await;
+    let quarantined = "select count(*) from outlast.parked where state = 'quarantined'";
+    let (mut n, end) = (20, tokio::time::Instant::now() + SOON);
+    while given.count(quarantined).await == 0 {
+        assert!(tokio::time::Instant::now() < end, "it is still tried");
+        // The others succeed meanwhile: it is no outage.
+        emit(&given, n..n + 1, 5).await;
+        n += 1;
+    }
+    given
+        .until("select count(*) from outlast.processed", n - 1)
+        .await;
+    let calls = broker.calls();
+    let tries = calls.iter().flatten().filter(|one| number(one) == 13);
+    assert_eq!(tries.count(), 2);
+}
+
+#[tokio::test]
+async fn no_session_is_in_a_transaction_or_holds_a_lock_while_a_broker_is_called() {
+    let given = with_route(true).await;
+    let broker = Memory::new().with_topic("pings");
+    let gate = outlast_testkit::broker::memory::Gate::new();
+    broker.then(Fault::Held(gate.clone()));
+    let settings = Settings {
+        lease: Duration::from_secs(15),
+        ..Given::settings()
+    };
+    let relay = relaying(&given, &broker, settings).await;
+    emit(&given, 0..3, 3).await;
+    tokio::time::timeout(SOON, gate.reached(1))
+        .await
+        .expect("it publishes");
+    let open = "select count(*) from pg_stat_activity
+        where datname = current_database() and pid <> pg_backend_pid() and state like 'idle in transaction%'";
+    let locks = "select count(*) from pg_locks l join pg_stat_activity a using (pid)
+        where a.datname = current_database() and pid <> pg_backend_pid() and locktype = 'advisory' and a.state = 'idle'";
+    assert_eq!((given.count(open).await, given.count(locks).await), (0, 0));
+    gate.open();
+    given.processed(3).await;
+    relay.stop().await.unwrap();
+}

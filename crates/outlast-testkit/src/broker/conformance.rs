@@ -114,6 +114,7 @@ cases! {
     Nothing: receive::what_is_not_settled_comes_again_after_its_time,
     Delay: receive::what_is_released_comes_again_and_not_before_its_delay,
     Nothing: receive::what_is_extended_stays_ours_and_acked_never_comes_again,
+    Nothing: receive::an_ack_settles_its_own_delivery_and_none_before_it,
     Nothing: receive::two_subscribers_share_the_work,
     Nothing: receive::after_a_drain_what_was_given_can_be_settled_and_the_rest_goes_to_others,
     Nothing: receive::of_a_key_in_order_nothing_is_given_while_an_earlier_one_is_out,

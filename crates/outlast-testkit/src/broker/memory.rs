@@ -34,7 +34,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub use fault::{Fault, Gate, Refusal, Taken};
+pub use fault::{Choice, Fault, Gate, Refusal, Taken};
 use store::{Link, Store};
 
 const LIMITS: Limits = Limits::new(1_000, 8 << 20, 1 << 20).with_ordered_batches();
@@ -322,6 +322,14 @@ impl Memory {
             Some(Fault::RequestLost) => all(Published::unknown("sent and not answered")),
             Some(Fault::NotSent(why)) => all(Published::not_sent(why, "as the script says")),
             Some(Fault::Refuse(refuse)) => self.take(&in_order, |message| refuse(message)),
+            Some(Fault::Lose(lose)) => {
+                let said = messages.iter().zip(all_as_usual());
+                said.map(|(message, said)| match lose(message) {
+                    true => fault::confirm_lost(said),
+                    false => said,
+                })
+                .collect()
+            }
             Some(Fault::Reorder) => {
                 let reversed: Vec<_> = messages.iter().rev().collect();
                 let mut said = self.take(&reversed, |_| None);

@@ -141,6 +141,21 @@ pub(super) async fn what_is_extended_stays_ours_and_acked_never_comes_again(stag
     assert!(again.is_empty(), "it was acked: {again:?}");
 }
 
+/// Of several that are out the last one is acked first: the others stay what they are.
+pub(super) async fn an_ack_settles_its_own_delivery_and_none_before_it(stage: &Stage) {
+    let (subscription, _) = scene(stage, Duration::from_secs(60), 3).await;
+    let mut reader = stage.subscribe(&subscription).await;
+    let mut ours = take_all(stage, &mut *reader, 3).await;
+    let last = settle(ours.pop().expect("three came")).await.envelope.id;
+    let left: HashSet<_> = ours.iter().map(|one| read(one).envelope.id).collect();
+    for one in ours {
+        one.settle.release(Duration::ZERO).await;
+    }
+    let again = take_all(stage, &mut *reader, 2).await;
+    let again: HashSet<_> = again.iter().map(|one| read(one).envelope.id).collect();
+    assert_eq!(again, left, "and {last} was acked");
+}
+
 pub(super) async fn two_subscribers_share_the_work(stage: &Stage) {
     const ALL: usize = 40;
     let (subscription, _) = scene(stage, Duration::from_secs(60), ALL).await;

@@ -16,6 +16,8 @@ pub enum Fault {
     NotSent(Why),
     /// Those for which it answers a reason are not taken; the others as usual. See [`Fault::refuse`].
     Refuse(Refusal),
+    /// Everything is taken, and of those that it chooses the confirmation is lost. See [`Fault::lose`].
+    Lose(Choice),
     /// Everything is taken, the last one first, and confirmed: what an ordered broker must not do.
     Reorder,
     /// No answer comes within the time of the call; it returns then, with unknown.
@@ -33,6 +35,9 @@ pub enum Fault {
 /// Why a message is not taken, if it is not.
 pub type Refusal = Arc<dyn Fn(&Message) -> Option<Why> + Send + Sync>;
 
+/// Which messages are meant.
+pub type Choice = Arc<dyn Fn(&Message) -> bool + Send + Sync>;
+
 /// Whether the messages of a call are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -47,6 +52,11 @@ impl Fault {
     pub fn refuse(refuse: impl Fn(&Message) -> Option<Why> + Send + Sync + 'static) -> Self {
         Self::Refuse(Arc::new(refuse))
     }
+
+    /// Everything is taken, and of those for which `lose` answers true the confirmation is lost.
+    pub fn lose(lose: impl Fn(&Message) -> bool + Send + Sync + 'static) -> Self {
+        Self::Lose(Arc::new(lose))
+    }
 }
 
 impl fmt::Debug for Fault {
@@ -56,6 +66,7 @@ impl fmt::Debug for Fault {
             Self::RequestLost => f.write_str("RequestLost"),
             Self::NotSent(why) => write!(f, "NotSent({why:?})"),
             Self::Refuse(_) => f.write_str("Refuse(..)"),
+            Self::Lose(_) => f.write_str("Lose(..)"),
             Self::Reorder => f.write_str("Reorder"),
             Self::Silent(taken) => write!(f, "Silent({taken:?})"),
             Self::Hang(taken) => write!(f, "Hang({taken:?})"),
