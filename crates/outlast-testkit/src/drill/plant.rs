@@ -51,6 +51,8 @@ pub enum Plant {
     AckFirst,
     /// What failed is acked when a copy without its payload is there.
     NoPayload,
+    /// A claim of what was delivered looks whether it is done before it has its lease.
+    LooksFirst,
     /// Whoever has claimed a command once may say that it leaves.
     NoSentFence,
     /// Each try of a command tells its provider another key.
@@ -71,7 +73,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::NoFence,
         Self::ReclaimByUpdate,
         Self::FinishBelieves,
@@ -88,6 +90,7 @@ impl Plant {
         Self::WholeBatch,
         Self::AckFirst,
         Self::NoPayload,
+        Self::LooksFirst,
         Self::NoSentFence,
         Self::NewKey,
         Self::ResendUnknown,
@@ -117,6 +120,7 @@ impl Plant {
             Self::WholeBatch => "whole-batch",
             Self::AckFirst => "ack-first",
             Self::NoPayload => "no-payload",
+            Self::LooksFirst => "looks-first",
             Self::NoSentFence => "no-sent-fence",
             Self::NewKey => "new-key",
             Self::ResendUnknown => "resend-unknown",
@@ -131,9 +135,12 @@ impl Plant {
     /// The broker with which the runs go that see it; none if they go without.
     pub const fn broker(self) -> Option<Kind> {
         match self {
-            Self::AsSent | Self::NewId | Self::WholeBatch | Self::AckFirst | Self::NoPayload => {
-                Some(Kind::Nats)
-            }
+            Self::AsSent
+            | Self::NewId
+            | Self::WholeBatch
+            | Self::AckFirst
+            | Self::NoPayload
+            | Self::LooksFirst => Some(Kind::Nats),
             _ => None,
         }
     }
@@ -156,6 +163,7 @@ impl Plant {
             Self::WholeBatch => ("E8", "poison-among-good"),
             Self::AckFirst => ("E3", "consumer-dies-in-handler"),
             Self::NoPayload => ("E8", "first-tries-fail"),
+            Self::LooksFirst => ("E5", "copy-while-it-runs"),
             Self::NoSentFence => ("E5", "command-clock-jumps"),
             Self::NewKey | Self::ResendUnknown | Self::RefusalBelieved => ("E4", "answers-lost"),
             Self::RunningAtClaim => ("E4", "dies-claimed"),
@@ -224,6 +232,14 @@ impl Plant {
             Self::NoPayload => {
                 "call pg_temp.plant('_hand_over', 'e.codec_key, e.headers, e.payload, d.foreign_at is not null',
                    'e.codec_key, e.headers, ''''::bytea, d.foreign_at is not null')"
+            }
+            // Between the two time passes, as it may.
+            Self::LooksFirst => {
+                "call pg_temp.plant('_claim_delivered',
+                   'done := array(select * from outlast._sealed(c.id, array(select x.event_id from unnest(a) x where x.verdict is null)));', '');
+                 call pg_temp.plant('_claim_delivered', '-- The leases first.',
+                   E'\n  done := array(select * from outlast._sealed(c.id, array(select x.event_id from unnest(a) x where x.verdict is null)));
+                     perform pg_sleep(1.8);\n  -- The leases first.')"
             }
             Self::NoSentFence => {
                 "call pg_temp.plant('_sent', 'perform outlast._prove(_sent.token);', '');

@@ -257,6 +257,11 @@ impl World {
         self.found().report = report;
     }
 
+    /// How many effects outside there were beyond the first of their event, as judged.
+    pub(super) fn handled_again(&self) -> usize {
+        self.found().report.again
+    }
+
     /// Waits until no work is open, and stops the workers.
     pub(super) async fn comes_to_rest(&self, consumers: usize, allowed: Duration) -> Result<()> {
         self.rests(consumers, 0, allowed).await?;

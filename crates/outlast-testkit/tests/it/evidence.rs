@@ -221,6 +221,7 @@ async fn faults_of_relays_and_of_consumers_on_brokers_are_seen() {
         ("whole-batch", "16 incidents for 3 messages"),
         ("ack-first", "lost, reader never completed it"),
         ("no-payload", "is parked: "),
+        ("looks-first", "were handled again, and nobody had died"),
     ])
     .await;
 }

@@ -41,11 +41,54 @@ pub(super) fn row(kind: Kind) -> Row {
             under_load(world, kind)
         }),
     ];
+    let copy = Scenario::new("copy-while-it-runs", move |world| copied(world, kind));
     Row {
         name: "E5",
-        what: "a relay or a consumer is frozen past its lease and woken: every write of it is refused",
-        scenarios: relay.into_iter().chain(consumer).collect(),
+        what: "a relay or a consumer is frozen past its lease and woken: every write of it is refused; a copy comes while its event runs",
+        scenarios: relay.into_iter().chain(consumer).chain([copy]).collect(),
     }
+}
+
+/// Everything is published once more while handlers with outside effects are at it: two workers are given the same events.
+async fn copied(world: Arc<World>, kind: Kind) -> Result<()> {
+    const REWOUND: &str =
+        "select count(*) from outlast.rewind where route = 'did' and state = 'done'";
+    const DONE: &str = "select count(*) from outlast.processed where consumer = 'mail'";
+    let specs = [Spec::new("mail", Form::Outside)];
+    let site = site(&world, kind, Whose::Shared, &specs).await?;
+    site.relay(&world, "only").await?;
+    for name in ["one", "other"] {
+        let worker = site.worker(&world, name).consumers(&specs);
+        // A place for each event and for its copy.
+        let worker = worker.set("concurrency", 16).set("lease-ms", 6000);
+        worker.set("slow-ms", 1500).running().await?;
+    }
+    let client = world.emitter(1).set("clients", 1).set("transactions", 8);
+    done(&*client.set("pause-ms", 0).start()?).await?;
+    let all = events(&world).await?;
+    published(&world, all).await;
+    let rewind = "select outlast.rewind('did', outlast.clock() - interval '1 hour', reason => 'again', actor => 'drill')";
+    world.client().await?.batch_execute(rewind).await?;
+    wait_for("the rewind to be done", PATIENCE, async || {
+        (world.number(REWOUND).await.ok()? == 1).then_some(())
+    })
+    .await;
+    let done = world.number(DONE).await?;
+    ensure!(done < all, "all was done before the copies came");
+    world.faults(
+        usize::try_from(all - done)?,
+        "a copy came of what was not done",
+    );
+    world
+        .settle_relayed(&site, &specs, &Judged::default())
+        .await?;
+    let again = world.handled_again();
+    if again > 0 {
+        world.violated(format_args!(
+            "{again} were handled again, and nobody had died"
+        ));
+    }
+    Ok(())
 }
 
 /// It has published, stands still before it records that, and wakes when another one has published the same and recorded it.
