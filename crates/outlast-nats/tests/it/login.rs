@@ -242,7 +242,7 @@ async fn who_we_are_is_shown_by_an_nkey_of_which_the_server_has_the_public_part(
 }
 
 /// What an operator or an account says of somebody, signed.
-fn says(issuer: &KeyPair, of: &KeyPair, name: &str, nats: Value) -> String {
+fn says(issuer: &KeyPair, of: &KeyPair, name: &str, nats: &Value) -> String {
     let of_json = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let head = of_json(&json!({ "typ": "JWT", "alg": "ed25519-nkey" }));
     let body = of_json(&json!({
@@ -256,12 +256,8 @@ fn says(issuer: &KeyPair, of: &KeyPair, name: &str, nats: Value) -> String {
 
 fn credentials(account: &KeyPair) -> String {
     let user = KeyPair::new_user();
-    let jwt = says(
-        account,
-        &user,
-        "joe",
-        json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1 }),
-    );
+    let nats = json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1 });
+    let jwt = says(account, &user, "joe", &nats);
     let seed = user.seed().expect("it has one");
     format!(
         "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
@@ -284,10 +280,10 @@ async fn who_we_are_is_shown_by_a_file_of_credentials_of_the_servers_operator() 
         streams[what] = (-1).into();
     }
     let trusted = json!({ "type": "operator", "version": 2 });
-    let trusted = says(&operator, &operator, "operator", trusted);
+    let trusted = says(&operator, &operator, "operator", &trusted);
     let of = |account: &KeyPair, limits: Value| {
         let nats = json!({ "type": "account", "version": 2, "limits": limits });
-        let said = says(&operator, account, "account", nats);
+        let said = says(&operator, account, "account", &nats);
         format!("{}: {said}", account.public_key())
     };
     let config = format!(
