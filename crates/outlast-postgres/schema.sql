@@ -333,6 +333,24 @@ CREATE TABLE outlast._parked_key (
     CONSTRAINT _parked_key_behind_check CHECK ((behind >= 0))
 );
 
+CREATE TABLE outlast._account_limit (
+    name text NOT NULL,
+    concurrency integer,
+    rate double precision,
+    burst integer DEFAULT 1 NOT NULL,
+    circuit integer DEFAULT 5 NOT NULL,
+    circuit_pause_s integer DEFAULT 60 NOT NULL,
+    tokens double precision DEFAULT 1 NOT NULL,
+    filled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT _account_limit_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
+    CONSTRAINT _account_limit_circuit_check CHECK (((circuit >= 1) AND (circuit <= 1000))),
+    CONSTRAINT _account_limit_circuit_pause_s_check CHECK (((circuit_pause_s >= 1) AND (circuit_pause_s <= 3600))),
+    CONSTRAINT _account_limit_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 10000))),
+    CONSTRAINT _account_limit_name_check CHECK (((name <> ''::text) AND (length(name) <= 200))),
+    CONSTRAINT _account_limit_rate_check CHECK (((rate > (0)::double precision) AND (rate <= (100000)::double precision)))
+);
+
 CREATE TABLE outlast._processed_event (
     event_id uuid NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -465,7 +483,7 @@ CREATE FUNCTION outlast.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS ..;
 
-CREATE FUNCTION outlast.command(name text, payload text, key text, tenant text DEFAULT ''::text, account text DEFAULT NULL::text, exclusive text DEFAULT NULL::text, after_ms bigint DEFAULT NULL::bigint, at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT 0, version integer DEFAULT 1, attempts integer DEFAULT NULL::integer, lifetime_ms bigint DEFAULT 0, supersedes uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
+CREATE FUNCTION outlast.command(name text, payload text, key text, tenant text DEFAULT ''::text, account text DEFAULT NULL::text, exclusive text DEFAULT NULL::text, after_ms bigint DEFAULT NULL::bigint, at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT 0, version integer DEFAULT 1, attempts integer DEFAULT NULL::integer, lifetime_ms bigint DEFAULT 0, supersedes uuid DEFAULT NULL::uuid, source text DEFAULT NULL::text, actor text DEFAULT NULL::text, correlation_id uuid DEFAULT NULL::uuid, causation_id uuid DEFAULT NULL::uuid, traceparent text DEFAULT NULL::text, bytes bytea DEFAULT NULL::bytea, codec_key text DEFAULT NULL::text, digest bytea DEFAULT NULL::bytea, OUT id uuid, OUT new boolean, OUT conflict boolean, OUT expired boolean, OUT first_digest bytea, OUT xid xid8) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -481,6 +499,11 @@ CREATE FUNCTION outlast.deleted(name text, entity_id text, refs text, tenant tex
     AS ..;
 
 CREATE FUNCTION outlast.discard(consumer text, id uuid, reason text, actor text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.discard_settlement(name text, key text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS ..;
@@ -529,6 +552,12 @@ CREATE FUNCTION outlast.fail(token uuid, id uuid, class text, reason text, after
 CREATE FUNCTION outlast.fence(token uuid) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    AS ..;
+
+CREATE FUNCTION outlast.forget_refs(name text, entity_id text, reason text, tenant text DEFAULT ''::text, actor text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
     AS ..;
 
 CREATE FUNCTION outlast.keep(token uuid, id uuid, refs text) RETURNS text
@@ -681,24 +710,6 @@ CREATE TABLE outlast._account (
     reason text,
     actor text,
     since timestamp with time zone NOT NULL
-);
-
-CREATE TABLE outlast._account_limit (
-    name text NOT NULL,
-    concurrency integer,
-    rate double precision,
-    burst integer DEFAULT 1 NOT NULL,
-    circuit integer DEFAULT 5 NOT NULL,
-    circuit_pause_s integer DEFAULT 60 NOT NULL,
-    tokens double precision DEFAULT 1 NOT NULL,
-    filled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT _account_limit_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
-    CONSTRAINT _account_limit_circuit_check CHECK (((circuit >= 1) AND (circuit <= 1000))),
-    CONSTRAINT _account_limit_circuit_pause_s_check CHECK (((circuit_pause_s >= 1) AND (circuit_pause_s <= 3600))),
-    CONSTRAINT _account_limit_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 10000))),
-    CONSTRAINT _account_limit_name_check CHECK (((name <> ''::text) AND (length(name) <= 200))),
-    CONSTRAINT _account_limit_rate_check CHECK (((rate > (0)::double precision) AND (rate <= (100000)::double precision)))
 );
 
 CREATE SEQUENCE outlast._arrival
@@ -1046,6 +1057,15 @@ CREATE TABLE outlast._missing (
     told bigint NOT NULL,
     known bigint,
     found_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE outlast._moved_event (
+    slot smallint NOT NULL,
+    consumer integer NOT NULL,
+    event_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    outcome outlast._outcome NOT NULL,
+    reason text
 );
 
 CREATE TABLE outlast._outage (
@@ -1540,7 +1560,8 @@ CREATE VIEW outlast.parked AS
             WHEN (p.state = 'behind'::text) THEN h.leader
             ELSE NULL::uuid
         END AS waits_for,
-    p.codec_key
+    p.codec_key,
+    p.subject
    FROM (((outlast._parked p
      JOIN outlast._consumer c ON ((c.id = p.consumer)))
      LEFT JOIN outlast._parked_key k ON (((k.consumer = p.consumer) AND (k.leader = p.event_id))))
@@ -1605,7 +1626,18 @@ UNION ALL
     f.reason,
     f.at
    FROM (outlast._foreign_event f
-     JOIN outlast._consumer c ON ((c.id = f.consumer)));
+     JOIN outlast._consumer c ON ((c.id = f.consumer)))
+UNION ALL
+ SELECT c.name AS consumer,
+    m.event_id AS id,
+        CASE m.outcome
+            WHEN 'd'::"char" THEN 'done'::text
+            ELSE 'skipped'::text
+        END AS outcome,
+    m.reason,
+    m.at
+   FROM (outlast._moved_event m
+     JOIN outlast._consumer c ON ((c.id = m.consumer)));
 
 CREATE VIEW outlast.rewind AS
  SELECT substr(c.name, 7) AS route,
@@ -1783,6 +1815,9 @@ ALTER TABLE ONLY outlast._migration
 
 ALTER TABLE ONLY outlast._missing
     ADD CONSTRAINT _missing_pkey PRIMARY KEY (process);
+
+ALTER TABLE ONLY outlast._moved_event
+    ADD CONSTRAINT _moved_event_pkey PRIMARY KEY (slot, consumer, event_id);
 
 ALTER TABLE ONLY outlast._outage
     ADD CONSTRAINT _outage_pkey PRIMARY KEY (consumer, process);
@@ -2061,6 +2096,24 @@ UNION ALL
     1 AS count
    FROM (outlast._contradiction c
      JOIN outlast._job j ON ((j.id = c.command)))
+UNION ALL
+ SELECT 'settlement without a command'::text AS kind,
+    s.name AS consumer,
+    NULL::text AS owner,
+    (outlast._provider_key(s.tenant, s.name, s.key))::uuid AS about,
+    s.name AS type,
+    s.tenant,
+    s.key,
+    'early'::text AS class,
+    0 AS failures,
+    'its provider told the end of a command that nobody has given'::text AS reason,
+    outlast._signature(s.name, 'early'::text, NULL::text) AS signature,
+    (min(s.at) + '7 days'::interval) AS opened_at,
+    NULL::integer AS version,
+    count(*) AS count
+   FROM outlast._settlement s
+  WHERE (s.at < (outlast.clock() - '7 days'::interval))
+  GROUP BY s.tenant, s.name, s.key
 UNION ALL
  SELECT 'late refs'::text AS kind,
     j.name AS consumer,
