@@ -56,7 +56,7 @@ pub enum Refused {
     Stale,
     /// Signed too far in the future: a clock is off.
     #[error("signed too far in the future")]
-    Future,
+    TooNew,
     /// No signature of a version that is known here.
     #[error("no signature of a version that is known")]
     NoKnownVersion,
@@ -109,7 +109,7 @@ impl Refused {
             Self::BadLength { .. } => "bad_length",
             Self::BadTimestamp => "bad_timestamp",
             Self::Stale => "stale_timestamp",
-            Self::Future => "future_timestamp",
+            Self::TooNew => "future_timestamp",
             Self::NoKnownVersion => "no_known_scheme",
             Self::Mismatch => "signature_mismatch",
             Self::BodyHash => "body_hash_mismatch",
@@ -128,7 +128,7 @@ impl Refused {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Stale | Self::Future => StatusCode::FORBIDDEN,
+            Self::Stale | Self::TooNew => StatusCode::FORBIDDEN,
             Self::TooManyHeaders { .. }
             | Self::MissingHeader(_)
             | Self::DuplicateHeader(_)
@@ -161,7 +161,7 @@ impl From<signature::Refused> for Refused {
             signature::Refused::Unreadable(name) => Self::BadHeader(name.into()),
             signature::Refused::BadTimestamp => Self::BadTimestamp,
             signature::Refused::TooOld => Self::Stale,
-            signature::Refused::TooNew => Self::Future,
+            signature::Refused::TooNew => Self::TooNew,
             signature::Refused::NoSignature => Self::NoKnownVersion,
             signature::Refused::Mismatch => Self::Mismatch,
         }

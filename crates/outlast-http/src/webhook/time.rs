@@ -37,7 +37,7 @@ pub(super) fn near(at: SystemTime, now: SystemTime, tolerance: Duration) -> Resu
         return Err(Refused::Stale);
     }
     if ahead.as_secs() > tolerance.as_secs() {
-        return Err(Refused::Future);
+        return Err(Refused::TooNew);
     }
     Ok(())
 }
@@ -165,6 +165,6 @@ mod tests {
         assert_eq!(near(at(100), at(105), five), Ok(()));
         assert_eq!(near(at(100), at(106), five), Err(Refused::Stale));
         assert_eq!(near(at(105), at(100), five), Ok(()));
-        assert_eq!(near(at(106), at(100), five), Err(Refused::Future));
+        assert_eq!(near(at(106), at(100), five), Err(Refused::TooNew));
     }
 }

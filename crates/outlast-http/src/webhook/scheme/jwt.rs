@@ -146,7 +146,7 @@ fn google(claims: &Value, known: &Known<'_>) -> Result<(), Refused> {
         return Err(Refused::Stale);
     }
     match now.checked_add(skew).is_some_and(|now| now < from) {
-        true => Err(Refused::Future),
+        true => Err(Refused::TooNew),
         false => Ok(()),
     }
 }

@@ -178,7 +178,7 @@ fn what_a_sender_is_told_says_nothing_but_its_kind() {
         (Refused::BadAlgorithm, 401),
         (Refused::WrongTopic, 401),
         (Refused::Stale, 403),
-        (Refused::Future, 403),
+        (Refused::TooNew, 403),
         (Refused::BadTimestamp, 400),
         (Refused::EmptySignature, 400),
         (Refused::MissingHeader("x".into()), 400),

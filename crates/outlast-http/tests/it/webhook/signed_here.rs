@@ -38,7 +38,7 @@ fn linear_is_proven_by_its_body_and_the_time_in_it() {
     let late = linear.verify(&request(&all, body), at(NOW + 61));
     assert_eq!(late, Err(Refused::Stale));
     let early = linear.verify(&request(&all, body), at(NOW - 61));
-    assert_eq!(early, Err(Refused::Future));
+    assert_eq!(early, Err(Refused::TooNew));
     assert!(linear.verify_stored(&request(&all, body), &[]).is_ok());
 }
 
