@@ -12,7 +12,7 @@ type State = (Told, Arc<Semaphore>);
 
 async fn held((told, gate): State, ping: Attempt<Ping>) -> Result<(), Failure> {
     let _ = told.send(ping.n);
-    let _ = gate.acquire().await;
+    gate.acquire().await.unwrap().forget();
     Ok(())
 }
 
