@@ -19,6 +19,12 @@ impl Since {
             Self::At(time) => (Some(time), None),
         }
     }
+
+    /// The same as arguments of a statement: neither, if it was not given.
+    pub(crate) fn given(time: &Option<Self>) -> (Option<String>, Option<String>) {
+        let (at, ago) = time.as_ref().map_or((None, None), Self::parts);
+        (at.map(str::to_owned), ago.map(str::to_owned))
+    }
 }
 
 impl FromStr for Since {

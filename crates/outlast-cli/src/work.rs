@@ -1,5 +1,9 @@
 //! What jobs, commands and entities have in common here: nobody of this id, a decision that is answered in one word, a name that is paused.
 
+mod pause;
+
+pub(crate) use pause::{Pause, Resume};
+
 use serde::Serialize;
 use tokio_postgres::types::Type;
 use uuid::Uuid;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Parser;
-use outlast_testkit::provider::{Behaviour, Refuse, serve};
+use outlast_testkit::provider::{Behaviour, Refuse, open, serve};
 use tokio::net::TcpListener;
 
 /// Takes mails, enters each in its ledger (fsynced) before it answers, and misbehaves when told to.
@@ -47,11 +47,12 @@ async fn main() -> anyhow::Result<()> {
         ignore_keys: arguments.ignore_keys,
         times: arguments.times,
     };
+    // Its books first: whoever reads that it listens may look into them.
+    let app = open(arguments.ledger.clone(), behaviour)
+        .with_context(|| format!("open the ledger {}", arguments.ledger.display()))?;
     let listener = TcpListener::bind(("127.0.0.1", arguments.port))
         .await
         .context("listen")?;
     println!("listening on {}", listener.local_addr()?);
-    serve(listener, arguments.ledger.clone(), behaviour)
-        .await
-        .with_context(|| format!("keep the ledger {}", arguments.ledger.display()))
+    serve(listener, app).await.context("serve")
 }

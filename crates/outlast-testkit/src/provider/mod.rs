@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::{self, Process};
 pub use http::{Answer, request};
 pub use ledger::Line;
-pub use server::serve;
+pub use server::{open, serve};
 
 /// How the provider treats the sends to come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,11 +29,11 @@ struct Books {
     behaviour: Mutex<Behaviour>,
 }
 
-/// Answers requests until the process ends.
+/// Opens its books, new or as they were, and answers from them.
 ///
 /// # Errors
-/// If the ledger cannot be opened.
-pub async fn serve(listener: TcpListener, ledger: PathBuf, behaviour: Behaviour) -> io::Result<()> {
+/// If a ledger cannot be opened or is none.
+pub fn open(ledger: PathBuf, behaviour: Behaviour) -> io::Result<Router> {
     let opened = Ledger::open(&ledger)?;
     let orders = order::routes(&order::beside(&ledger))?;
     let books = Books {
@@ -46,8 +46,15 @@ pub async fn serve(listener: TcpListener, ledger: PathBuf, behaviour: Behaviour)
         .route("/sent/{key}", get(sent))
         .route("/ledger", get(read))
         .route("/behaviour", put(behave))
-        .with_state(Arc::new(books))
-        .merge(orders);
+        .with_state(Arc::new(books));
+    Ok(app.merge(orders))
+}
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(listener: TcpListener, app: Router) -> io::Result<()> {
     axum::serve(
         Droppable(listener),
         app.into_make_service_with_connect_info::<Cut>(),

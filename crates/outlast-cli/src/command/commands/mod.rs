@@ -4,7 +4,6 @@ mod decide;
 mod discard;
 mod ls;
 mod next;
-mod pause;
 mod resolve;
 mod settle;
 mod show;
@@ -14,7 +13,11 @@ use serde::Serialize;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::{args::Global, problem::Answer};
+use crate::{
+    args::Global,
+    problem::Answer,
+    work::{Pause, Resume, Work},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Commands {
@@ -39,9 +42,12 @@ enum Command {
     /// Do without what was told of a command that nobody has given
     Discard(discard::Discard),
     /// Let nobody send, look up or poll commands of a name until it is resumed
-    Pause(pause::Pause),
+    #[command(after_help = "\
+What is on its way is not stopped; what is accepted waits. Nothing of the name is sent, looked up or
+polled. To leave a provider alone, whatever the names: outlast accounts pause.")]
+    Pause(Pause),
     /// Let commands of a paused name go on
-    Resume(pause::Resume),
+    Resume(Resume),
 }
 
 impl Commands {
@@ -54,8 +60,8 @@ impl Commands {
             Command::Resolve(c) => c.run(global).await,
             Command::Settle(c) => c.run(global).await,
             Command::Discard(c) => c.run(global).await,
-            Command::Pause(c) => c.run(global).await,
-            Command::Resume(c) => c.run(global).await,
+            Command::Pause(c) => c.run(global, Work::Command).await,
+            Command::Resume(c) => c.run(global, Work::Command).await,
         }
     }
 }

@@ -61,11 +61,7 @@ impl Ls {
     pub(super) async fn run(&self, global: &Global) -> Answer {
         let out = global.out();
         let database = Database::to_read(global).await?;
-        let parts = |time: &Option<Since>| {
-            let (at, ago) = time.as_ref().map_or((None, None), Since::parts);
-            (at.map(str::to_owned), ago.map(str::to_owned))
-        };
-        let (since, before) = (parts(&self.since), parts(&self.before));
+        let (since, before) = (Since::given(&self.since), Since::given(&self.before));
         let state = self.state.and_then(|state| state.to_possible_value());
         let state = state.as_ref().map(clap::builder::PossibleValue::get_name);
         let limit = i64::from(self.limit);

@@ -3,7 +3,6 @@
 mod decide;
 mod ls;
 mod next;
-mod pause;
 mod show;
 mod which;
 
@@ -12,7 +11,11 @@ use serde::Serialize;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::{args::Global, problem::Answer};
+use crate::{
+    args::Global,
+    problem::Answer,
+    work::{Pause, Resume, Work},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Entities {
@@ -35,9 +38,11 @@ enum Command {
     /// Say that you have looked at what late runners had made
     Note(decide::Note),
     /// Let nobody take entities of a name until it is resumed
-    Pause(pause::Pause),
+    #[command(after_help = "\
+What runs finishes; marks are kept, and wait.")]
+    Pause(Pause),
     /// Let entities of a paused name go on
-    Resume(pause::Resume),
+    Resume(Resume),
 }
 
 impl Entities {
@@ -49,8 +54,8 @@ impl Entities {
             Command::Abandon(c) => c.run(global).await,
             Command::Forget(c) => c.run(global).await,
             Command::Note(c) => c.run(global).await,
-            Command::Pause(c) => c.run(global).await,
-            Command::Resume(c) => c.run(global).await,
+            Command::Pause(c) => c.run(global, Work::Entity).await,
+            Command::Resume(c) => c.run(global, Work::Entity).await,
         }
     }
 }

@@ -3,7 +3,6 @@
 mod decide;
 mod enqueue;
 mod ls;
-mod pause;
 mod show;
 
 use clap::{Args, Subcommand};
@@ -11,7 +10,11 @@ use serde::Serialize;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::{args::Global, problem::Answer};
+use crate::{
+    args::Global,
+    problem::Answer,
+    work::{Pause, Resume, Work},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
@@ -32,9 +35,11 @@ enum Command {
     /// Give up a job that waits for a person
     Abandon(decide::Abandon),
     /// Let nobody take work of a name until it is resumed
-    Pause(pause::Pause),
+    #[command(after_help = "\
+What runs finishes; what is enqueued waits.")]
+    Pause(Pause),
     /// Let work of a paused name go on
-    Resume(pause::Resume),
+    Resume(Resume),
     /// Enqueue one job from the shell
     Enqueue(enqueue::Enqueue),
 }
@@ -47,8 +52,8 @@ impl Jobs {
             Command::Retry(c) => c.run(global).await,
             Command::Cancel(c) => c.run(global).await,
             Command::Abandon(c) => c.run(global).await,
-            Command::Pause(c) => c.run(global).await,
-            Command::Resume(c) => c.run(global).await,
+            Command::Pause(c) => c.run(global, Work::Job).await,
+            Command::Resume(c) => c.run(global, Work::Job).await,
             Command::Enqueue(c) => c.run(global).await,
         }
     }
