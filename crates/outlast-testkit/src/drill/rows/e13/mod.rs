@@ -1,8 +1,10 @@
 //! E13: another database than the one that was. A backup restored, a dump, a copy beside the original, a standby promoted:
 //! each has its own right answer, with real servers, and after it nothing is lost and nothing is completed twice.
 
+mod files;
 mod other;
 mod rewound;
+mod rows;
 
 use std::{fs::File, sync::Arc, time::Duration};
 

@@ -17,9 +17,12 @@ use outlast_postgres::{
     migrate,
 };
 
-use super::super::super::{
-    server::client,
-    world::{PATIENCE, World},
+use super::{
+    super::super::{
+        server::client,
+        world::{PATIENCE, World},
+    },
+    files, rows,
 };
 use crate::{pg, wait_for};
 
@@ -44,10 +47,7 @@ impl Other {
         let this = Self::empty().await?;
         this.cluster.stop(Stop::Immediate).await?;
         fs::remove_dir_all(this.data())?;
-        let first = world.server.cluster();
-        let mut backup = this.command(first, "pg_basebackup");
-        backup.args(["-X", "stream", "-c", "fast", "--no-sync", "-D"]);
-        run(backup.arg(this.data())).await?;
+        files::backup(world.server.cluster(), &this.data(), this.owner).await?;
         Ok(this)
     }
 
@@ -128,7 +128,7 @@ impl Other {
             .socket_url(config.get_dbname().unwrap_or("postgres"))
     }
 
-    /// A dump of the world's database, restored here.
+    /// A dump of the world's database, restored here. Of a server that came without pg_dump all rows, copied in one snapshot.
     pub(super) async fn restore_dump(&self, world: &World) -> Result<()> {
         let config: tokio_postgres::Config = world.url().parse()?;
         let database = config.get_dbname().context("a database")?.to_owned();
@@ -136,9 +136,24 @@ impl Other {
         admin
             .batch_execute(&format!("create database \"{database}\""))
             .await?;
+        let first = world.server.cluster();
+        if first.installation().program("pg_dump").is_file() {
+            self.restore(first, &database).await?;
+        } else {
+            world.note("there is no pg_dump beside this server: its rows are copied");
+            let to = self.cluster.socket_url(&database);
+            return rows::copy(&world.client().await?, &to).await;
+        }
+        let target = Target::parse(&self.cluster.socket_url(&database))?;
+        let (mut client, _driver) = connect::connect(&target).await?;
+        migrate::run(&mut client, |_| {}).await?;
+        Ok(())
+    }
+
+    async fn restore(&self, first: &Cluster, database: &str) -> Result<()> {
         let file = self.cluster.folder().join("dump");
-        let mut dump = self.command(world.server.cluster(), "pg_dump");
-        dump.args(["-Fc", "-d", &database, "-f"]);
+        let mut dump = self.command(first, "pg_dump");
+        dump.args(["-Fc", "-d", database, "-f"]);
         run(dump.arg(&file)).await?;
         let mut restore = self.command(&self.cluster, "pg_restore");
         // A dump has no roles: migrating makes them, and their rights, anew.
@@ -147,13 +162,9 @@ impl Other {
             "--no-owner",
             "--no-privileges",
             "-d",
-            &database,
+            database,
         ]);
-        run(restore.arg(&file)).await?;
-        let target = Target::parse(&self.cluster.socket_url(&database))?;
-        let (mut client, _driver) = connect::connect(&target).await?;
-        migrate::run(&mut client, |_| {}).await?;
-        Ok(())
+        run(restore.arg(&file)).await
     }
 
     fn data(&self) -> PathBuf {
