@@ -6,6 +6,9 @@ use tokio_postgres::Row;
 use super::size;
 use crate::{args::Global, database::Database, exit::Exit, out::Table, problem::Answer};
 
+/// Of fewer rows the size is that of pages that are nearly empty.
+const JUDGED: i64 = 1000;
+
 #[derive(Serialize)]
 struct Planned<'a> {
     room: &'a str,
@@ -58,8 +61,9 @@ pub(super) async fn run(global: &Global) -> Answer {
     let mut table = Table::new(HEADINGS)
         .right(["ROWS", "SIZE", "EACH", "PER SECOND", "KEPT", "AT REST"])
         .whole(["ROOM", "CONSUMER"]);
-    let mut at_rest = 0.0;
+    let (mut at_rest, mut few) = (0.0, false);
     for one in planned {
+        few |= one.rows < JUDGED;
         at_rest += one.bytes_at_rest.unwrap_or_default();
         let said =
             |number: Option<f64>, say: fn(f64) -> String| number.map(say).unwrap_or_default();
@@ -81,5 +85,10 @@ pub(super) async fn run(global: &Global) -> Answer {
         "{} at rest, if events go on at this rate and consumers keep up",
         size(at_rest)
     ))?;
+    if few {
+        out.say(&format!(
+            "of fewer than {JUDGED} rows EACH is mostly empty pages: look again when there are more"
+        ))?;
+    }
     Ok(Exit::Done)
 }
